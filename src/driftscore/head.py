@@ -1,0 +1,127 @@
+"""Head: labels, weights (C x d) and offsets (C): what every rule compiles to.
+
+    score(z) = W z + b
+
+Scoring is one matrix product whatever the rule, and `weights` can take the place of the
+text embeddings in any system that already ranks labels by a dot product.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from driftscore.errors import FormatError, MismatchError, UsageError
+from driftscore.files import replacing
+from driftscore.tensorfile import read_tensors, write_tensors
+from driftscore.vectors import Matrix, Scores, Vector, matrix, products
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """An affine map from an embedding to one score a label."""
+
+    labels: tuple[str, ...]
+    weights: Matrix
+    offsets: Vector
+    made_by: Mapping[str, Any] = field(default_factory=dict)
+    """All that made it: the rule, its settings, and the bank's own record."""
+
+    def __post_init__(self) -> None:
+        weights = matrix(self.weights, what="Head weights")
+        offsets = np.asarray(self.offsets, np.float32)
+        if len(self.labels) != len(weights) or offsets.shape != (len(weights),):
+            raise UsageError(
+                f"A head has one weight row and one offset a label; got {len(self.labels)} labels, "
+                f"{len(weights)} rows and offsets of shape {offsets.shape}"
+            )
+        if not np.isfinite(offsets).all():
+            raise UsageError("Head offsets hold NaN or infinite values")
+        object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "offsets", offsets)
+
+    @property
+    def dim(self) -> int:
+        """Length of the embeddings that it scores."""
+        return int(self.weights.shape[1])
+
+    def scores(self, z: ArrayLike) -> Scores:
+        """Return the n x C scores of n embeddings (or of one, as 1 x C).
+
+        Offsets are added in float64: a constant per class then never merges two scores,
+        so it leaves every per-class ranking, and so average precision, exactly as it was.
+        """
+        rows = matrix(z, what="Embeddings")
+        if rows.shape[1] != self.dim:
+            raise MismatchError(
+                f"The embeddings have {rows.shape[1]} dimensions, the head {self.dim}: "
+                "they come from different models"
+            )
+        return products(rows, self.weights) + self.offsets.astype(np.float64)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write as safetensors, or as npz or JSON if that is how `path` ends."""
+        writers = {".npz": self._save_npz, ".json": self._save_json}
+        writers.get(Path(path).suffix.lower(), self._save_safetensors)(path)
+
+    @staticmethod
+    def load(path: str | PathLike[str]) -> "Head":
+        """Read a head from any of the three formats."""
+        readers = {".npz": _load_npz, ".json": _load_json}
+        return readers.get(Path(path).suffix.lower(), _load_safetensors)(Path(path))
+
+    def _save_safetensors(self, path: str | PathLike[str]) -> None:
+        tensors = {"weights": self.weights, "offsets": self.offsets}
+        about = {"labels": list(self.labels), "made_by": dict(self.made_by)}
+        write_tensors(path, tensors, kind="head", about=about)
+
+    def _save_npz(self, path: str | PathLike[str]) -> None:
+        with replacing(path) as partial:
+            np.savez(
+                partial,
+                labels=np.array(self.labels),
+                weights=self.weights,
+                offsets=self.offsets,
+                made_by=np.array(json.dumps(dict(self.made_by), sort_keys=True)),
+            )
+
+    def _save_json(self, path: str | PathLike[str]) -> None:
+        content = {
+            "labels": list(self.labels),
+            "weights": [[float(str(w)) for w in row] for row in self.weights],
+            "offsets": [float(str(b)) for b in self.offsets],
+            "made_by": dict(self.made_by),
+        }
+        with replacing(path) as partial:
+            partial.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+
+
+def _load_safetensors(path: Path) -> Head:
+    tensors, about = read_tensors(path, kind="head", needs=("weights", "offsets"))
+    return Head(tuple(about["labels"]), **tensors, made_by=about["made_by"])
+
+
+def _load_npz(path: Path) -> Head:
+    try:
+        with np.load(path, allow_pickle=False) as data:
+            labels = tuple(str(label) for label in data["labels"])
+            return Head(
+                labels, data["weights"], data["offsets"], made_by=json.loads(str(data["made_by"]))
+            )
+    except (OSError, KeyError, ValueError) as error:
+        raise FormatError(f"{path} is not a head in npz format: {error}") from error
+
+
+def _load_json(path: Path) -> Head:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        weights = np.array(data["weights"], np.float32)
+        offsets = np.array(data["offsets"], np.float32)
+        return Head(tuple(data["labels"]), weights, offsets, made_by=data["made_by"])
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise FormatError(f"{path} is not a head in JSON format: {error}") from error

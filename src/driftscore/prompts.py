@@ -1,0 +1,206 @@
+"""Label -> words -> prompts; phrase packs and templates live in packs/*.toml.
+
+A label is what the user typed and what comes back; its *words* are what the model reads.
+In a template {c} stands for the class in words, {p} for a noise phrase and {P} for the
+phrase capitalised. A pack is a TOML file: an id, a kind ("phrases" or "templates"), a
+title, a provenance, and a table for each entry with an id, a text and a provenance; or
+`from` another pack with `keep` or `drop`, lists of entry ids.
+"""
+
+import re
+import tomllib
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+from driftscore.errors import FormatError, UsageError, unknown
+
+PROMPT = "the sound of {c}"
+PACK = "das52"
+TEMPLATES = "das4"
+
+Kind = Literal["phrases", "templates"]
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One phrase or template of a pack."""
+
+    id: str
+    text: str
+    provenance: str
+    matched: str | None = None
+    """Templates only: the sentence without its noise part."""
+
+
+@dataclass(frozen=True)
+class Pack:
+    """A named list of phrases or of templates."""
+
+    id: str
+    kind: Kind
+    title: str
+    provenance: str
+    entries: tuple[Entry, ...]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The phrases or templates themselves, in order."""
+        return tuple(entry.text for entry in self.entries)
+
+
+def words(label: str) -> str:
+    """Return a label as the words that a model reads: `sea_waves`, `Sea-Waves` -> `sea waves`."""
+    text = unicodedata.normalize("NFC", label).lower()
+    text = re.sub(r"(?<=\w)-(?=\w)", " ", text).replace("_", " ")
+    return " ".join(text.split())
+
+
+def check_labels(labels: Iterable[str]) -> tuple[str, ...]:
+    """Return the labels as typed (trimmed), or say what is wrong with them."""
+    if isinstance(labels, str):
+        raise UsageError(f"Labels are a list of names, not one string; did you mean {[labels]!r}?")
+    typed = tuple(labels)
+    if not typed:
+        raise UsageError("No labels given; name the sounds to listen for, e.g. 'dog bark, siren'")
+    first: dict[str, str] = {}
+    for label in typed:
+        if not isinstance(label, str) or not words(label):
+            raise UsageError(f"A label is a word or a few, not {label!r}")
+        if (key := words(label)) in first:
+            raise UsageError(
+                f"The labels {first[key]!r} and {label!r} are the same words ({key!r}); keep one"
+            )
+        first[key] = label
+    return tuple(label.strip() for label in typed)
+
+
+def split_labels(text: str) -> tuple[str, ...]:
+    """Split "dog bark, siren" at its commas."""
+    return check_labels(part.strip() for part in text.split(",") if part.strip())
+
+
+def read_labels(path: str | Path) -> tuple[str, ...]:
+    """Read one label a line; empty lines and lines that begin with # are left out."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"Cannot read the labels file {path}: {error}") from error
+    kept = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if not kept:
+        raise UsageError(f"The labels file {path} names no label; write one a line")
+    return check_labels(kept)
+
+
+def fill(template: str, *, c: str = "", p: str = "") -> str:
+    """Put a class's words and a noise phrase into a template."""
+    values = {"c": c, "p": p, "P": p[:1].upper() + p[1:]}
+    return _PLACEHOLDER.sub(lambda match: values[match[1]], template)
+
+
+def check_template(template: str, *, needs: str, may: str = "") -> str:
+    """Return a template if it has every placeholder in `needs` and none outside both sets."""
+    found = set(_PLACEHOLDER.findall(template))
+    if missing := [name for name in needs if name not in found and name.upper() not in found]:
+        raise UsageError(
+            f"The template {template!r} lacks its placeholder {{{missing[0]}}}; "
+            f"write it as in {PROMPT!r}"
+        )
+    allowed = set(needs) | set(may) | {name.upper() for name in "p" if name in needs + may}
+    if strange := sorted(found - allowed):
+        raise UsageError(f"The template {template!r} has an unknown placeholder {{{strange[0]}}}")
+    return template
+
+
+def compositions(
+    label_words: str, phrases: Sequence[str], templates: Sequence[Entry], *, skip_same: bool
+) -> list[tuple[str, Entry]]:
+    """Return every noisy sentence of a class with its template, phrase by phrase."""
+    kept = [p for p in phrases if not (skip_same and words(p) == label_words)]
+    if not kept:
+        raise UsageError(
+            f"Every phrase of the pack equals the class {label_words!r}; add other phrases"
+        )
+    return [(fill(t.text, c=label_words, p=p), t) for p in kept for t in templates]
+
+
+def pack_names() -> tuple[str, ...]:
+    """Return the ids of the packs that come with driftscore."""
+    home = files("driftscore") / "packs"
+    return tuple(sorted(f.name.removesuffix(".toml") for f in home.iterdir() if f.is_file()))
+
+
+def load_pack(name_or_path: str | Path, *, kind: Kind | None = None) -> Pack:
+    """Load a pack by its id, or a user's own by its path; `kind` says which kind is wanted."""
+    given = str(name_or_path)
+    if given in pack_names():
+        text = (files("driftscore") / "packs" / f"{given}.toml").read_text(encoding="utf-8")
+    elif given.endswith(".toml") or Path(given).is_file():
+        try:
+            text = Path(given).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"Cannot read the pack {given}: {error}") from error
+    else:
+        raise unknown("pack", given, pack_names())
+    pack = _parse(text, where=given)
+    if kind is not None and pack.kind != kind:
+        raise UsageError(f"The pack {given} holds {pack.kind}; {kind} are needed here")
+    return pack
+
+
+def _parse(text: str, *, where: str) -> Pack:
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise FormatError(f"The pack {where} is not valid TOML: {error}") from error
+    try:
+        kind = data["kind"]
+        if kind not in ("phrases", "templates"):
+            raise FormatError(f"The pack {where} has kind {kind!r}; write 'phrases' or 'templates'")
+        entries = _derived(data, where) if "from" in data else _entries(data, kind)
+        pack = Pack(
+            data["id"], kind, data.get("title", data["id"]), data.get("provenance", ""), entries
+        )
+    except (KeyError, TypeError) as error:
+        raise FormatError(
+            f"The pack {where} lacks {error}; it needs id, kind and [[phrase]] or [[template]] "
+            "tables with id and text"
+        ) from error
+    if not pack.entries:
+        raise FormatError(f"The pack {where} is empty; add a [[{kind.removesuffix('s')}]] table")
+    _check_entries(pack, where)
+    return pack
+
+
+def _entries(data: dict[str, Any], kind: str) -> tuple[Entry, ...]:
+    return tuple(
+        Entry(e["id"], e["text"].strip(), e.get("provenance", ""), e.get("matched"))
+        for e in data.get(kind.removesuffix("s"), [])
+    )
+
+
+def _derived(data: dict[str, Any], where: str) -> tuple[Entry, ...]:
+    """Return the entries of a pack made from a shipped one by `keep` or `drop`."""
+    base = load_pack(data["from"], kind=data["kind"])
+    keep = data.get("keep", [e.id for e in base.entries])
+    chosen = {entry_id for entry_id in keep if entry_id not in data.get("drop", [])}
+    known = {e.id for e in base.entries}
+    for entry_id in [*keep, *data.get("drop", [])]:
+        if entry_id not in known:
+            raise FormatError(f"The pack {where} names {entry_id!r}, which {base.id} does not have")
+    return tuple(e for e in base.entries if e.id in chosen)
+
+
+def _check_entries(pack: Pack, where: str) -> None:
+    ids = [entry.id for entry in pack.entries]
+    for entry in pack.entries:
+        if ids.count(entry.id) > 1:
+            raise FormatError(f"The pack {where} has the id {entry.id!r} twice")
+        if not entry.text:
+            raise FormatError(f"The pack {where} has an entry without text: {entry.id!r}")
+        if pack.kind == "templates":
+            check_template(entry.text, needs="", may="cp")

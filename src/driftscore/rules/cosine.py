@@ -1,0 +1,14 @@
+"""Rank labels by the cosine with their clean prompt (Base).
+
+score = z . C_c
+"""
+
+import numpy as np
+
+from driftscore.bank import ClassBank
+from driftscore.head import Head
+
+
+def compile(bank: ClassBank) -> Head:
+    """Return the head of plain zero-shot classification."""
+    return Head(bank.labels, bank.prototypes, np.zeros(len(bank.labels), np.float32))

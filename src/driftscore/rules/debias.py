@@ -1,0 +1,30 @@
+"""Project the noise phrases' main directions out of each prompt (orthogonal debiasing).
+
+score = z . unit((I - V V^T) C_c), V the top right singular directions of the noise
+phrases' embeddings (uncentred): the subspace family that the paper cites and does not run.
+"""
+
+import numpy as np
+
+from driftscore.bank import ClassBank
+from driftscore.errors import UsageError
+from driftscore.head import Head
+from driftscore.prompts import load_pack
+from driftscore.textcache import TextEncoder
+from driftscore.vectors import unit
+
+
+def compile(
+    bank: ClassBank, *, text: TextEncoder, phrases: str = "das52", directions: int = 10
+) -> Head:
+    """Return the head whose prompts are orthogonal to the noise directions."""
+    rows = text(load_pack(phrases, kind="phrases").texts).astype(np.float64)
+    most = min(len(rows), bank.dim - 1)
+    if not 1 <= directions <= most:
+        raise UsageError(
+            f"debias removes 1 to {most} directions of these phrases, not {directions}"
+        )
+    span = np.linalg.svd(rows, full_matrices=False)[2][:directions]
+    clean = bank.prototypes - (bank.prototypes @ span.T) @ span
+    weights = unit(clean.astype(np.float32), what="The debiased prompts")
+    return Head(bank.labels, weights, np.zeros(len(bank.labels), np.float32))

@@ -1,0 +1,17 @@
+"""Retrieved audio prototypes, lowered by how well the noise matches them (TGAP-Audio).
+
+score = z . P_c - tau * (gbar . P_c), P_c as in TGAP and gbar as in ZS-Audio.
+"""
+
+from driftscore.bank import ClassBank
+from driftscore.head import Head
+from driftscore.rules import tgap
+from driftscore.vectors import Matrix
+
+
+def compile(
+    bank: ClassBank, *, pool: Matrix, noise: Matrix, nearest: int = 10, tau: float = 0.5
+) -> Head:
+    """Return the head of TGAP with the noise's profile subtracted."""
+    prototypes = tgap.compile(bank, pool=pool, nearest=nearest).weights
+    return Head(bank.labels, prototypes, -tau * (prototypes @ noise.mean(axis=0)))

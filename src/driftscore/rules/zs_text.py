@@ -1,0 +1,23 @@
+"""Lower each class by how well a named background already matches it (ZS-Text).
+
+score = z . C_c - tau * mean_k (e_k . C_c), e_k three sentences on the background. *Matched*
+is the true scene ("street traffic"); the default, *generic*, is "background noise".
+"""
+
+from driftscore.bank import ClassBank
+from driftscore.head import Head
+from driftscore.prompts import fill, load_pack
+from driftscore.textcache import TextEncoder
+
+
+def compile(
+    bank: ClassBank,
+    *,
+    text: TextEncoder,
+    background: str = "background noise",
+    tau: float = 0.5,
+) -> Head:
+    """Return the head that subtracts the named background's profile."""
+    sentences = [fill(t, p=background) for t in load_pack("background3").texts]
+    profile = bank.prototypes @ text(sentences).mean(axis=0)
+    return Head(bank.labels, bank.prototypes, -tau * profile)

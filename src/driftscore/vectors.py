@@ -1,0 +1,82 @@
+"""Unit rows, means and products: the numpy that the rest is written in.
+
+A *matrix* is a 2-D float32 array of row vectors; *unit* rows have length one, so a
+dot product is a cosine.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from driftscore.errors import UsageError
+
+Matrix = NDArray[np.float32]
+Vector = NDArray[np.float32]
+Scores = NDArray[np.float64]
+
+VANISHING = 1e-6
+"""A vector shorter than this has no direction worth using (float32 noise is 1e-7)."""
+
+
+def matrix(rows: ArrayLike, *, what: str) -> Matrix:
+    """Return `rows` as a finite 2-D float32 array; `what` names it in the error."""
+    array = np.asarray(rows)
+    if array.dtype.kind not in "fiu":
+        raise UsageError(f"{what} must be numbers, not {array.dtype}")
+    array = np.atleast_2d(array).astype(np.float32, copy=False)
+    if array.ndim != 2 or array.size == 0:
+        raise UsageError(f"{what} must be a non-empty matrix of rows, not of shape {array.shape}")
+    if not np.isfinite(array).all():
+        bad = int(np.flatnonzero(~np.isfinite(array).all(axis=1))[0])
+        raise UsageError(f"{what} has a NaN or infinite value in row {bad}")
+    return array
+
+
+def lengths(rows: Matrix) -> NDArray[np.float64]:
+    """Return the Euclidean length of each row, accumulated in float64."""
+    wide = rows.astype(np.float64)
+    squares: NDArray[np.float64] = (wide * wide).sum(axis=1)
+    return np.sqrt(squares)
+
+
+def unit(rows: Matrix, *, what: str = "embeddings") -> Matrix:
+    """Scale each row to length one; a row of zeros has no direction and is an error."""
+    length = lengths(rows)
+    if (length < 1e-12).any():
+        raise UsageError(f"{what}: row {int(np.argmin(length))} is all zeros, it has no direction")
+    return (rows / length[:, None]).astype(np.float32)
+
+
+def unit_mean(rows: Iterable[Vector], *, what: str = "windows") -> Vector:
+    """Return the unit vector along the mean of unit `rows`; one row is returned as it is."""
+    total = np.zeros(0)
+    count = 0
+    for row in rows:
+        first, count = row, count + 1
+        total = row.astype(np.float64) if count == 1 else total + row
+    if count == 0:
+        raise UsageError(f"{what}: there is nothing to average")
+    if count == 1:
+        return first.astype(np.float32, copy=False)
+    length = float(np.linalg.norm(total))
+    if length < 1e-12:
+        raise UsageError(f"{what} cancel out: their mean has no direction")
+    return (total / length).astype(np.float32)
+
+
+def products(left: Matrix, right: Matrix) -> Scores:
+    """Return all dot products of the rows of `left` with the rows of `right`.
+
+    BLAS picks its kernel by the shape, so the last bits of a float32 product depend on
+    how many rows go in together. The product is taken in float64 and rounded to float32
+    values, which makes a clip's scores the same alone and in any batch.
+    """
+    exact = left.astype(np.float64) @ right.astype(np.float64).T
+    return exact.astype(np.float32).astype(np.float64)
+
+
+def top_rows(scores: Scores, count: int) -> NDArray[np.intp]:
+    """Return, for each column, the `count` rows with the highest score, ties by row order."""
+    order = np.argsort(-scores, axis=0, kind="stable")
+    return order[:count]
