@@ -53,7 +53,7 @@ class Clap:
         self.dim = int(model.config.projection_dim)
         self.rate = mel.rate
         self.seconds = mel.length / mel.rate
-        self.logit_scale = float(model.logit_scale_a.exp())
+        self.logit_scale = float(model.logit_scale_a.detach().exp())
         self._channels = 4 if model.config.audio_config.enable_fusion else 1
 
     @cached_property

@@ -64,8 +64,8 @@ class Stored:
         missing = [text for text in texts if text not in self._row]
         if missing:
             raise UsageError(
-                f"{self.where} lacks {len(missing)} of the {len(texts)} texts needed, the first "
-                f"{missing[0]!r}; list them all with `driftscore prompts` and the same options"
+                f"{self.where} lacks texts that are needed, such as {missing[0]!r}; "
+                "list them all with `driftscore prompts` and the same options"
             )
         return np.stack([self.content.text_rows[self._row[text]] for text in texts])
 

@@ -1,0 +1,234 @@
+import io
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+import soundfile
+import soxr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from driftscore.audio import Audio, expand, read, sounding_windows, windows
+from driftscore.errors import AudioError, UsageError
+
+from .conftest import noise_clip
+
+needs_ffmpeg = pytest.mark.skipif(not shutil.which("ffmpeg"), reason="FFMPEG IS NOT INSTALLED")
+
+
+@pytest.mark.parametrize("ending", ["wav", "flac", "ogg", "mp3"])
+def test_every_format_of_libsndfile_is_read(tmp_path, ending):
+    clip = noise_clip(2.0, rate=44_100)
+    path = tmp_path / f"clip.{ending}"
+    soundfile.write(path, clip.samples, clip.rate)
+    found = read(path)
+    assert found.rate == 44_100
+    assert found.seconds == pytest.approx(2.0, abs=0.06)  # mp3 pads to whole frames
+    expected, _ = soundfile.read(path, dtype="float32")
+    np.testing.assert_array_equal(found.samples, expected)
+
+
+def test_opus_is_read(tmp_path):
+    path = tmp_path / "clip.opus"
+    clip = noise_clip(1.0, rate=48_000)
+    soundfile.write(path, clip.samples, clip.rate, format="OGG", subtype="OPUS")
+    assert read(path).seconds == pytest.approx(1.0, abs=0.01)
+
+
+def test_a_path_a_file_bytes_and_an_array_give_the_same_samples(wav):
+    path = wav()
+    samples, rate = soundfile.read(path, dtype="float32")
+    with open(path, "rb") as file:
+        content = file.read()
+        file.seek(0)
+        sources = [path, file, content, io.BytesIO(content), (samples, rate),
+                   Audio(samples, rate), {"raw": samples, "sampling_rate": rate}]  # fmt: skip
+        found = [read(source, rate=32_000).samples for source in sources]
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0], other)
+
+
+def test_resampling_as_a_stream_equals_soxr_in_one_go(wav):
+    path = wav(seconds=13.7)
+    samples, rate = soundfile.read(path, dtype="float32")
+    np.testing.assert_array_equal(
+        read(path, rate=48_000).samples, soxr.resample(samples, rate, 48_000)
+    )
+
+
+def test_channels_are_averaged_on_either_axis():
+    stereo = np.stack([np.full(100, 0.5), np.full(100, -0.1)], axis=1)
+    for samples in (stereo, stereo.T):
+        np.testing.assert_allclose(Audio(samples, 8000).samples, 0.2, atol=1e-7)
+
+
+def test_integer_samples_are_scaled_by_their_range():
+    assert Audio(np.array([-(2**15), 2**14], np.int16), 8000).samples.tolist() == [-1.0, 0.5]
+    assert Audio(np.array([0, 192], np.uint8), 8000).samples.tolist() == [-1.0, 0.5]
+
+
+def reference_starts(total: int, length: int) -> list[int]:
+    """Return where windows start, by the definition in method.md."""
+    if total <= length:
+        return [0]
+    starts = list(range(0, total - length + 1, length // 2))
+    return starts if starts[-1] + length == total else [*starts, total - length]
+
+
+@settings(max_examples=60, deadline=None)
+@given(total=st.integers(1, 30_000), half=st.integers(1, 2_000))
+def test_windows_are_the_models_length_half_overlapping_and_the_last_right_aligned(total, half):
+    samples = np.arange(1, total + 1, dtype=np.float32) / total
+    found = list(windows((samples, 1000), rate=1000, seconds=2 * half / 1000))
+    starts = reference_starts(total, 2 * half)
+    assert [round(window.start_s * 1000) for window in found] == starts
+    for start, window in zip(starts, found, strict=True):
+        np.testing.assert_array_equal(window.audio.samples, samples[start : start + 2 * half])
+        assert window.end_s == pytest.approx(min(start + 2 * half, total) / 1000)
+
+
+def test_windows_of_a_file_do_not_depend_on_the_size_of_the_blocks(wav, monkeypatch):
+    path = wav(seconds=23.3)
+    first = [w.audio.samples for w in windows(path, rate=24_000, seconds=5)]
+    monkeypatch.setattr("driftscore.audio.BLOCK_SECONDS", 1)
+    second = [w.audio.samples for w in windows(path, rate=24_000, seconds=5)]
+    assert len(first) == len(second)
+    for one, two in zip(first, second, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_memory_does_not_grow_with_the_length_of_a_recording(tmp_path):
+    import tracemalloc
+
+    def peak(minutes: float) -> int:
+        path = tmp_path / f"{minutes}.flac"
+        with soundfile.SoundFile(path, "w", 8000, 1) as file:
+            for second in range(round(60 * minutes)):
+                file.write(noise_clip(1.0, rate=8000, seed=second % 5).samples)
+        tracemalloc.start()
+        for _ in windows(path, rate=16_000, seconds=10):
+            pass
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    short, long = peak(1), peak(10)
+    assert long < 1.1 * short
+
+
+def test_silent_windows_are_left_out_and_a_silent_recording_is_refused():
+    half = np.concatenate([np.zeros(4000), np.ones(2000)]).astype(np.float32)
+    assert [w.start_s for w in sounding_windows((half, 1000), rate=1000, seconds=2)] == [3.0, 4.0]
+    with pytest.raises(AudioError, match="is silent"):
+        list(sounding_windows((np.zeros(5000, np.float32), 1000), rate=1000, seconds=2))
+
+
+def damaged(tmp_path, kind: str) -> str:
+    clip = noise_clip(4.0)
+    path = tmp_path / f"{kind}.wav"
+    if kind == "text":
+        path.write_text("this is not sound\n" * 100)
+    elif kind == "empty":
+        path.touch()
+    elif kind == "no samples":
+        soundfile.write(path, np.zeros(0), 16_000)
+    elif kind == "NaN":
+        samples = clip.samples.copy()
+        samples[100] = np.nan
+        soundfile.write(path, samples, clip.rate, subtype="FLOAT")
+    elif kind == "truncated":
+        soundfile.write(path, clip.samples, clip.rate)
+        path.write_bytes(path.read_bytes()[:40_000])
+    elif kind == "truncated flac":
+        path = path.with_suffix(".flac")
+        soundfile.write(path, clip.samples, clip.rate)
+        path.write_bytes(path.read_bytes()[:40_000])
+    elif kind == "folder":
+        path.mkdir()
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("missing", "cannot be opened: No such file"),
+        ("empty", "has no bytes"),
+        ("no samples", "holds no samples"),
+        ("text", "is not a sound file"),
+        ("NaN", "NaN or infinite"),
+        ("truncated", "is truncated"),
+        ("truncated flac", "is damaged|is truncated"),
+        ("folder", "is a folder"),
+    ],
+)
+def test_a_bad_file_is_refused_with_its_name_and_the_reason(tmp_path, kind, message):
+    path = damaged(tmp_path, kind)
+    with pytest.raises(AudioError, match=message) as caught:
+        list(windows(path, rate=16_000, seconds=2))
+    assert path in str(caught.value)
+
+
+def test_a_wav_that_was_streamed_with_an_unknown_length_is_read(tmp_path, wav):
+    content = bytearray(open(wav(), "rb").read())
+    content[4:8] = content[40:44] = b"\xff\xff\xff\xff"
+    path = tmp_path / "streamed.wav"
+    path.write_bytes(content)
+    assert read(path).seconds == pytest.approx(3.0)
+
+
+def test_without_ffmpeg_the_message_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(AudioError, match="install ffmpeg"):
+        read(damaged(tmp_path, "text"))
+
+
+@needs_ffmpeg
+def test_other_formats_are_read_through_ffmpeg(tmp_path, wav):
+    path = tmp_path / "clip.m4a"
+    subprocess.run(["ffmpeg", "-v", "error", "-i", wav(), str(path)], check=True)
+    found = read(path)
+    assert found.rate == 16_000
+    assert found.seconds == pytest.approx(3.0, abs=0.15)  # aac pads to whole frames
+    assert len(list(windows(path, rate=8000, seconds=1))) >= 5
+
+
+@needs_ffmpeg
+def test_a_damaged_file_that_only_ffmpeg_knows_is_refused(tmp_path):
+    path = tmp_path / "noise.m4a"
+    path.write_bytes(np.random.default_rng(0).bytes(5000))
+    with pytest.raises(AudioError, match="libsndfile or ffmpeg"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("samples", "rate", "message"),
+    [
+        (np.zeros(5), 0, "positive whole number"),
+        (np.zeros(5), 8000.5, "positive whole number"),
+        (np.zeros((2, 2, 2)), 8000, "one or two axes"),
+        (np.array(["a"]), 8000, "numbers"),
+    ],
+)
+def test_what_is_not_sound_is_refused(samples, rate, message):
+    with pytest.raises(UsageError, match=message):
+        Audio(samples, rate)
+
+
+def test_an_array_without_its_rate_is_refused():
+    with pytest.raises(UsageError, match="needs its sample rate"):
+        read(np.zeros(10, np.float32))
+
+
+def test_folders_and_globs_are_expanded_in_a_fixed_order(tmp_path, wav):
+    names = [wav("b.wav"), wav("a.flac"), wav("C.WAV", format="WAV")]
+    (tmp_path / "notes.txt").write_text("no sound")
+    assert expand([tmp_path]) == sorted(names)
+    assert expand([f"{tmp_path}/*.wav"]) == [names[0]]
+    assert expand([names[0], tmp_path, names[0]]) == [names[0], *sorted(set(names) - {names[0]})]
+    assert expand(["absent.wav"]) == ["absent.wav"]
+    (tmp_path / "none").mkdir()
+    with pytest.raises(UsageError, match="holds no sound files"):
+        expand([tmp_path / "none"])
+    with pytest.raises(UsageError, match="No file matches"):
+        expand([f"{tmp_path}/*.aiff"])

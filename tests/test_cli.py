@@ -1,0 +1,210 @@
+"""The command as a user meets it: what it prints, where, and with which exit status."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import soundfile
+
+from driftscore import Classifier, Head, cli
+from driftscore.embeddings import EmbeddingFile
+
+from .conftest import LABELS
+
+ASK = ["--labels", ", ".join(LABELS), "--backbone", "fake"]
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Return a function that runs the command and gives its status, stdout and stderr."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["driftscore", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return stop.value.code or 0, out, err
+
+    return call
+
+
+def test_a_table_names_the_best_label_of_each_file(run, wav, fake):
+    files = [wav("a.wav"), wav("b.wav", seed=3)]
+    status, out, err = run("classify", *files, *ASK)
+    assert (status, err) == (0, "")
+    for file, label in zip(files, Classifier(LABELS, backbone=fake).predict(files), strict=True):
+        assert next(line for line in out.splitlines() if file in line).split()[1] in label
+
+
+def test_csv_and_jsonl_hold_the_scores_of_the_library(run, wav, fake):
+    files = [wav("a.wav"), wav("b.wav", seed=3)]
+    expected = list(Classifier(LABELS, backbone=fake).classify(files))
+    rows = list(csv.DictReader(io.StringIO(run("classify", *files, *ASK, "-f", "csv")[1])))
+    lines = [json.loads(s) for s in run("classify", *files, *ASK, "-f", "jsonl")[1].splitlines()]
+    for found in (rows, lines):
+        for row, result in zip(found, expected, strict=True):
+            assert row["file"] == result.source
+            assert row["label"] == result.label
+            assert float(row["score"]) == pytest.approx(result.ranking[0][1], abs=1e-6)
+            assert float(row["margin"]) == pytest.approx(result.margin, abs=1e-6)
+            assert row["runner_up"] == result.ranking[1][0]
+
+
+def test_multi_shows_every_score_and_threshold_the_labels_above(run, wav, fake):
+    file = wav()
+    scores = Classifier(LABELS, backbone=fake).scores([file])[0]
+    row = json.loads(run("classify", file, *ASK, "--multi", "-f", "jsonl")[1])
+    assert list(row["scores"].values()) == pytest.approx(list(scores), abs=1e-6)
+    cut = float(np.sort(scores)[-2]) - 1e-9
+    row = json.loads(run("classify", file, *ASK, "-t", cut, "-f", "jsonl")[1])
+    assert row["labels"] == [LABELS[c] for c in np.argsort(-scores)[:2]]
+
+
+def test_compare_sets_two_rules_side_by_side(run, wav, fake):
+    file = wav()
+    row = json.loads(
+        run("classify", file, *ASK, "-r", "cosine", "--compare", "das", "-f", "jsonl")[1]
+    )
+    for rule in ("cosine", "das"):
+        assert row[rule] == Classifier(LABELS, backbone=fake, rule=rule).predict([file])[0]
+    assert row["same"] == ("yes" if row["cosine"] == row["das"] else "NO")
+
+
+def test_a_timeline_is_written_as_events_windows_audacity_and_raven(run, wav, fake):
+    file = wav(seconds=7.0)
+    events = Classifier(LABELS, backbone=fake).timeline(file)
+    rows = [
+        json.loads(s)
+        for s in run("classify", file, *ASK, "--timeline", "-f", "jsonl")[1].splitlines()
+    ]
+    assert [(r["start_s"], r["end_s"], r["label"]) for r in rows] == [
+        (e.start_s, e.end_s, e.label) for e in events
+    ]
+    assert len(run("classify", file, *ASK, "--windows", "-f", "jsonl")[1].splitlines()) == 6
+    track = run("classify", file, *ASK, "--timeline", "-f", "audacity")[1].splitlines()
+    assert track[0].split("\t") == ["0.000000", f"{events[0].end_s:.6f}", events[0].label]
+    table = run("classify", file, *ASK, "--timeline", "-f", "raven")[1].splitlines()
+    assert table[0].startswith("Selection\tView\tChannel\tBegin Time (s)\tEnd Time (s)")
+    assert len(table) == 1 + len(events)
+
+
+def test_embed_head_and_score_need_the_model_only_once(run, wav, tmp_path, fake):
+    files = [wav("a.wav"), wav("b.wav", seed=3)]
+    clips, head = tmp_path / "clips.npz", tmp_path / "head.safetensors"
+    assert run("embed", *files, "-o", clips, "-b", "fake")[0] == 0
+    assert run("head", *ASK, "-o", head)[0] == 0
+    status, out, _ = run("score", clips, "--head", head, "-f", "csv")
+    assert status == 0
+    assert out == run("classify", *files, *ASK, "-f", "csv")[1]
+    assert run("score", clips, *ASK, "-f", "csv")[1] == out
+
+
+def test_prompts_out_and_vectors_in_give_a_head(run, tmp_path, fake, bank):
+    texts = run("prompts", "--labels", ", ".join(LABELS))[1].splitlines()
+    assert len(texts) == 3 * 209
+    np.savez(tmp_path / "v.npz", texts=texts, text_embeddings=fake.embed_text(texts))
+    np.save(tmp_path / "v.npy", fake.embed_text(texts))
+    for name in ("v.npz", "v.npy"):
+        status, out, err = run("head", *ASK, "--text-embeddings", tmp_path / name, "-o",
+                               tmp_path / "h.json")  # fmt: skip
+        assert (status, out) == (0, "")
+        assert "Head of 3 labels x 64 dimensions, rule das" in err
+        expected = bank.prototypes + 0.25 * bank.drifts
+        np.testing.assert_allclose(Head.load(tmp_path / "h.json").weights, expected, atol=1e-6)
+
+
+def test_a_bad_file_is_a_row_the_rest_are_done_and_the_status_tells(run, wav, tmp_path):
+    (tmp_path / "bad.wav").write_text("no sound")
+    soundfile.write(tmp_path / "quiet.wav", np.zeros(8000), 8000)
+    files = [wav("a.wav"), tmp_path / "bad.wav", tmp_path / "quiet.wav", tmp_path / "gone.wav"]
+    status, out, err = run("classify", *files, *ASK, "-f", "csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert status == 1
+    assert [bool(row["error"]) for row in rows] == [False, True, True, True]
+    assert "is silent" in rows[2]["error"]
+    assert "3 of 4 recordings could not be used" in err
+    status, _, err = run("embed", *files, "-b", "fake", "-o", tmp_path / "clips.npz")
+    assert status == 1
+    assert "skipped: " in err
+    assert EmbeddingFile.load(tmp_path / "clips.npz").files == (files[0],)
+
+
+def test_a_run_to_a_file_leaves_stdout_clean(run, wav, tmp_path):
+    status, out, _ = run("classify", wav(), *ASK, "-f", "csv", "-o", tmp_path / "deep" / "out.csv")
+    assert (status, out) == (0, "")
+    assert (tmp_path / "deep" / "out.csv").read_text().startswith("file,label,score")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["classify", "a.wav", "-b", "fake"], 2, "No labels given"),
+        (["classify", "a.wav", "-b", "fake", "-l", " , "], 2, "No labels given"),
+        (["classify", "a.wav", "-b", "fake", "-l", "dog"], 2, "nothing to choose between"),
+        (["classify", "a.wav", "-b", "fake", "-l", "a_b, A b"], 2, "are the same words"),
+        (["classify", "a.wav", *ASK, "--labels-file", "x"], 2, "not both"),
+        (["classify", "a.wav", "-b", "fake", "--labels-file", "x"], 2, "Cannot read the labels"),
+        (["classify", "a.wav", *ASK, "--pack", "das53"], 2, "did you mean 'das52'"),
+        (["classify", "a.wav", *ASK, "--prompt", "sound"], 2, "placeholder {c}"),
+        (["classify", "a.wav", *ASK, "--beta", "much"], 2, "--beta must be a number"),
+        (["classify", "a.wav", *ASK, "--threshold", "nan"], 2, "--threshold must be a number"),
+        (["classify", "a.wav", *ASK, "--rule", "cosin"], 2, "did you mean 'cosine'"),
+        (["classify", "a.wav", *ASK, "--format", "cvs"], 2, "did you mean 'csv'"),
+        (["classify", "a.wav", *ASK, "--set", "tau"], 2, "name=value"),
+        (["classify", "a.wav", *ASK, "--set", "tau=1"], 2, "No setting called 'tau'"),
+        (["classify", "a.wav", *ASK, "--rule", "zs_audio"], 2, "needs noise"),
+        (["classify", "a.wav", "-l", "a, b", "-b", "fakee"], 2, "did you mean 'fake'"),
+        (["classify", "a.wav", *ASK, "--compare", "das", "--timeline"], 2, "leave out"),
+        (["score", "absent.npz", "--head", "x"], 1, "no embedding file at absent.npz"),
+        (["head", *ASK, "-o", "."], 2, "is a folder"),
+        (["list", "rule"], 2, "did you mean 'rules'"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_a_status(
+    run, tmp_path, monkeypatch, arguments, status, message
+):
+    monkeypatch.chdir(tmp_path)
+    found, out, err = run(*arguments)
+    assert (found, out) == (status, "")
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_folder_without_audio_is_said_before_the_model_is_loaded(run, tmp_path):
+    status, _, err = run("classify", tmp_path, "-l", "a, b", "-b", "fake")
+    assert status == 2
+    assert "holds no sound files" in err
+
+
+def test_several_files_do_not_fit_an_audacity_track(run, wav):
+    status, _, err = run("classify", wav("a.wav"), wav("b.wav"), *ASK, "-f", "audacity")
+    assert status == 2
+    assert "belongs to one recording" in err
+
+
+@pytest.mark.parametrize("what", ["rules", "backbones", "packs", "presets"])
+def test_lists_have_a_line_for_each_choice(run, what):
+    status, out, _ = run("list", what, "-f", "csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert status == 0
+    assert len(rows) >= 2
+    assert all(row["what"] for row in rows)
+
+
+def test_settings_of_a_rule_reach_it(run, tmp_path):
+    run("head", *ASK, "-r", "zs_text", "--set", "background=street traffic", "--set", "tau=0.3",
+        "-o", tmp_path / "h.safetensors")  # fmt: skip
+    settings = Head.load(tmp_path / "h.safetensors").made_by["settings"]
+    assert settings == {"background": "street traffic", "tau": 0.3}
+
+
+def test_the_command_is_installed_and_says_its_version():
+    done = subprocess.run(
+        [sys.executable, "-m", "driftscore.cli", "--version"], capture_output=True, text=True
+    )
+    assert done.stdout.startswith("driftscore ")

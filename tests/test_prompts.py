@@ -1,0 +1,143 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driftscore.errors import FormatError, UsageError
+from driftscore.prompts import (
+    check_labels,
+    check_template,
+    compositions,
+    fill,
+    load_pack,
+    pack_names,
+    read_labels,
+    split_labels,
+    words,
+)
+
+
+@pytest.mark.parametrize(
+    "label", ["sea_waves", "Sea Waves", "sea-waves", "  SEA  waves ", "sea_Waves"]
+)
+def test_spellings_of_a_label_give_the_same_words(label):
+    assert words(label) == "sea waves"
+
+
+@given(st.text(min_size=1))
+def test_words_of_words_are_the_same_words(label):
+    assert words(words(label)) == words(label)
+
+
+def test_the_label_comes_back_as_it_was_typed():
+    assert check_labels(["Sea_Waves", " dog "]) == ("Sea_Waves", "dog")
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([], "No labels given"),
+        (["dog", "  "], "a word or a few"),
+        (["sea_waves", "dog", "Sea-Waves"], "'sea_waves' and 'Sea-Waves' are the same words"),
+        ("dog, cat", "not one string"),
+        ([3], "a word or a few"),
+    ],
+)
+def test_bad_labels_are_refused_in_words(labels, message):
+    with pytest.raises(UsageError, match=message):
+        check_labels(labels)
+
+
+def test_labels_are_split_at_commas_and_read_from_lines(tmp_path):
+    assert split_labels("dog bark, siren ,rain,") == ("dog bark", "siren", "rain")
+    path = tmp_path / "city.txt"
+    path.write_text("\ufeff# city\ndog bark\n\n  siren  \n", encoding="utf-8")
+    assert read_labels(path) == ("dog bark", "siren")
+    path.write_text("# nothing\n")
+    with pytest.raises(UsageError, match="names no label"):
+        read_labels(path)
+    with pytest.raises(UsageError, match="Cannot read"):
+        read_labels(tmp_path / "absent.txt")
+
+
+def test_the_packs_hold_what_the_method_says():
+    sizes = {name: len(load_pack(name).entries) for name in pack_names()}
+    assert sizes == {
+        "das52": 52, "das52-notau": 47, "generic5": 5, "das4": 4, "clean8": 8, "background3": 3,
+    }  # fmt: skip
+    das52 = load_pack("das52")
+    groups = [entry.id.split("-")[0] for entry in das52.entries]
+    assert {g: groups.count(g) for g in groups} == {
+        "synthetic": 15, "demand": 18, "musan": 14, "generic": 5,
+    }  # fmt: skip
+    assert len(set(das52.texts)) == 52
+    assert all(entry.provenance for name in pack_names() for entry in load_pack(name).entries)
+    dropped = set(das52.texts) - set(load_pack("das52-notau").texts)
+    assert dropped == {
+        "park noise", "station noise", "public square noise", "street traffic noise", "metro noise",
+    }  # fmt: skip
+    assert load_pack("das4").texts == (
+        "{c} with {p}",
+        "{c} with {p} in the background",
+        "the sound of {c} mixed with {p}",
+        "a recording of {c} with {p}",
+    )
+
+
+def test_a_reconstructed_pack_says_so():
+    for name in ("das52", "das4"):
+        assert "reconstruct" in load_pack(name).title
+
+
+def test_a_users_own_pack_is_a_file_path(tmp_path):
+    path = tmp_path / "site.toml"
+    path.write_text('id = "site"\nkind = "phrases"\n[[phrase]]\nid = "a"\ntext = "lift doors"\n')
+    assert load_pack(path).texts == ("lift doors",)
+    path.write_text('id = "few"\nkind = "phrases"\nfrom = "das52"\nkeep = ["musan-09"]\n')
+    assert load_pack(path).texts == ("rain",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("id = 'x'\nkind = 'phrases'\n", "is empty"),
+        ("id = 'x'\nkind = 'words'\n", "has kind 'words'"),
+        ("kind = 'phrases'\n[[phrase]]\nid='a'\ntext='b'\n", "lacks 'id'"),
+        ("id = 'x'\nkind = 'phrases'\n[[phrase]]\nid='a'\n", "lacks 'text'"),
+        ("id = 'x'\nkind = 'phrases'\n[[phrase]]\nid='a'\ntext=' '\n", "without text"),
+        ("id = 'x'\nkind='phrases'\nfrom='das52'\ndrop=['nope']\n", "'nope', which das52"),
+        ("id = 'x'\nkind = 'phrases'\n" + "[[phrase]]\nid='a'\ntext='b'\n" * 2, "'a' twice"),
+        ("not toml", "not valid TOML"),
+    ],
+)
+def test_a_bad_pack_is_refused_in_words(tmp_path, text, message):
+    path = tmp_path / "bad.toml"
+    path.write_text(text)
+    with pytest.raises(FormatError, match=message):
+        load_pack(path)
+
+
+def test_an_unknown_pack_names_the_nearest():
+    with pytest.raises(UsageError, match="did you mean 'das52'"):
+        load_pack("das53")
+    with pytest.raises(UsageError, match="holds templates; phrases are needed"):
+        load_pack("das4", kind="phrases")
+
+
+def test_templates_are_filled_and_checked():
+    assert fill("{c} with {p}: {P}", c="dog", p="rain") == "dog with rain: Rain"
+    assert check_template("a {c}", needs="c") == "a {c}"
+    with pytest.raises(UsageError, match=r"lacks its placeholder \{c\}"):
+        check_template("the sound", needs="c")
+    with pytest.raises(UsageError, match=r"unknown placeholder \{x\}"):
+        check_template("{c} {x}", needs="c")
+
+
+def test_a_phrase_that_equals_the_class_is_skipped_when_asked():
+    templates = load_pack("das4").entries
+    every = compositions("rain", ["rain", "wind"], templates, skip_same=False)
+    fewer = compositions("rain", ["rain", "wind"], templates, skip_same=True)
+    assert len(every) == 8
+    assert [text for text, _ in fewer][:1] == ["rain with wind"]
+    assert len(fewer) == 4
+    with pytest.raises(UsageError, match="Every phrase"):
+        compositions("rain", ["Rain"], templates, skip_same=True)
