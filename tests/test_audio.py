@@ -1,6 +1,7 @@
 import io
 import shutil
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -170,7 +171,7 @@ def test_a_bad_file_is_refused_with_its_name_and_the_reason(tmp_path, kind, mess
 
 
 def test_a_wav_that_was_streamed_with_an_unknown_length_is_read(tmp_path, wav):
-    content = bytearray(open(wav(), "rb").read())
+    content = bytearray(Path(wav()).read_bytes())
     content[4:8] = content[40:44] = b"\xff\xff\xff\xff"
     path = tmp_path / "streamed.wav"
     path.write_bytes(content)

@@ -207,7 +207,7 @@ def test_it_classifies_files(clap, wav):
 
 
 def test_the_broken_conversion_is_refused_with_the_reason():
-    with pytest.raises(UsageError, match="larger_clap_music is refused: .* at chance"):
+    with pytest.raises(UsageError, match=r"larger_clap_music is refused: .* at chance"):
         load_backbone("laion/larger_clap_music")
 
 
@@ -221,7 +221,7 @@ def test_a_checkpoint_without_safetensors_is_not_loaded(checkpoint, tmp_path):
         if file.suffix != ".safetensors":
             (tmp_path / file.name).write_bytes(file.read_bytes())
     torch.save({"a": torch.ones(1)}, tmp_path / "pytorch_model.bin")
-    with pytest.raises(DriftscoreError, match="cannot be loaded.*safetensors"):
+    with pytest.raises(DriftscoreError, match=r"cannot be loaded.*safetensors"):
         load_backbone(tmp_path)
 
 

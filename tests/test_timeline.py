@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -46,7 +48,7 @@ def test_events_cover_a_recording_once_and_in_order(scores):
     events = merge(line, AB)
     assert events[0].start_s == 0
     assert events[-1].end_s == 5.0 * (len(scores) - 1) + 10
-    for before, after in zip(events, events[1:], strict=False):
+    for before, after in pairwise(events):
         assert before.end_s == after.start_s
         assert before.label != after.label
 
