@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from driftscore.errors import FormatError
 from driftscore.files import replacing
 
-Array = NDArray[np.float32]
+Array = NDArray[Any]
 
 
 def write_tensors(
@@ -24,10 +24,11 @@ def write_tensors(
     """Write arrays with their kind and their JSON description, whole or not at all."""
     from safetensors.numpy import save_file
 
-    whole = {name: np.ascontiguousarray(array, np.float32) for name, array in tensors.items()}
-    text = json.dumps(about, sort_keys=True, ensure_ascii=False)
+    whole = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    # One key: safetensors writes several in an order that changes from run to run.
+    text = json.dumps({"kind": kind, **about}, sort_keys=True, ensure_ascii=False)
     with replacing(path) as partial:
-        save_file(whole, partial, metadata={"driftscore": kind, "about": text})
+        save_file(whole, partial, metadata={"driftscore": text})
 
 
 def read_tensors(
@@ -40,11 +41,10 @@ def read_tensors(
         raise FormatError(f"There is no {kind} at {Path(path)}")
     try:
         with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("driftscore") != kind:
-                found = metadata.get("driftscore", "not made by driftscore")
+            about = json.loads((file.metadata() or {}).get("driftscore", "{}"))
+            if about.get("kind") != kind:
+                found = about.get("kind", "not made by driftscore")
                 raise FormatError(f"{Path(path)} is not a driftscore {kind} (it is: {found})")
-            tensors = {name: file.get_tensor(name) for name in needs}
-            return tensors, json.loads(metadata["about"])
+            return {name: file.get_tensor(name) for name in needs}, about
     except (SafetensorError, OSError, KeyError, json.JSONDecodeError) as error:
         raise FormatError(f"{Path(path)} is not a whole {kind} file: {error}") from error
