@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo setup test lint format bench sounds clean
+.PHONY: help demo setup test lint format bench scaper-env sounds clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -39,8 +39,14 @@ format: setup ## put the code into its standard form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.core ## measure what DAS costs beside plain cosine
+bench: setup ## measure what DAS costs beside cosine, and our average precision beside scikit-learn's
 	$(BIN)/python bench/scoring.py
+	$(BIN)/python bench/precision.py
+
+scaper-env: ## make scaper's own old environment, the oracle for mixing (needs libsox-dev and g++)
+	$(PYTHON) -m venv .venv-scaper
+	.venv-scaper/bin/python -m pip install --quiet 'numpy==1.26.4' 'scaper==1.6.5'
+	@echo "now: DRIFTSCORE_SCAPER_PYTHON=$$PWD/.venv-scaper/bin/python make test"
 
 sounds: $(VENV)/.core ## make the demo's sounds again (needs espeak-ng)
 	$(BIN)/python demo/make_sounds.py

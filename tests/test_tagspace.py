@@ -1,11 +1,9 @@
 """Tag space against its formula written out slowly, and what must not change a row."""
 
-import json
 import math
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
 from driftscore.backbones.tagspace import (
     FILE,
@@ -16,6 +14,7 @@ from driftscore.backbones.tagspace import (
     sentences_to_tags,
 )
 from driftscore.errors import FormatError, MismatchError
+from driftscore.tensorfile import write_tensors
 
 
 def _unit_rows(count: int, width: int, seed: int) -> np.ndarray:
@@ -70,9 +69,9 @@ def test_vectors_of_another_encoder_are_refused() -> None:
 
 
 def _write(path, anchors: np.ndarray, sigma: np.ndarray) -> None:
-    about = json.dumps({"names": [f"tag {n}" for n in range(len(anchors))], "tau": 50.0})
+    about = {"names": [f"tag {n}" for n in range(len(anchors))], "tau": 50.0}
     tensors = {"anchors": anchors, "mu": np.zeros_like(sigma), "sigma": sigma}
-    save_file(tensors, path, metadata={"driftscore": KIND, "about": about})
+    write_tensors(path, tensors, kind=KIND, about=about)
 
 
 def test_a_space_comes_back_from_its_file_with_unit_anchors(tmp_path) -> None:

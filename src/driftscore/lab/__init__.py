@@ -1,0 +1,1 @@
+"""Where claims are measured: datasets, noises, mixing and metrics (`driftscore[lab]`)."""

@@ -1,0 +1,300 @@
+"""Accuracy, class-wise average precision, and how sure we are of a difference.
+
+Truth comes before scores; rows are clips and columns are classes. Single-label truth is
+one class index a clip (n), multi-label truth a matrix of yes and no (n x C). All values
+are shares in [0, 1], not percentages.
+
+Average precision is the step sum of the precision-recall curve over distinct scores, as
+scikit-learn defines it: AP = sum_k (R_k - R_{k-1}) P_k. Clips with equal scores enter
+together, so their order in the file never matters. A class without a positive has no AP:
+it is left out of the mean and counted. Sample-wise mAP is another number and not here.
+
+An interval is a paired bootstrap over clips: both rules see the same resampled clips, and
+the interval holds the middle 95 % of the differences.
+"""
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from driftscore.errors import UsageError
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Indices = NDArray[np.intp]
+
+RESAMPLES = 1000
+CONFIDENCE = 0.95
+_COUNTS_AT_ONCE = 1_300_000  # clips x resamples held at a time: 5 MB of float32 stay in cache
+
+
+@dataclass(frozen=True)
+class MeanPrecision:
+    """Macro mean average precision, of how many classes, and how many had no positive."""
+
+    value: float
+    classes: int
+    left_out: int
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A difference (first rule minus second) with its 95 % interval."""
+
+    difference: float
+    low: float
+    high: float
+    resamples: int
+
+    @property
+    def clear(self) -> bool:
+        """Whether the interval leaves zero out."""
+        return self.low > 0 or self.high < 0
+
+
+def hits(truth: ArrayLike, scores: ArrayLike) -> Bools:
+    """Return, clip by clip, whether the highest score is the true class's."""
+    rows = _scores(scores)
+    wanted = np.asarray(truth)
+    if wanted.dtype.kind not in "iu" or wanted.shape != (len(rows),):
+        raise UsageError(
+            f"Truth must be one class index a clip, ({len(rows)},) of integers, "
+            f"not {wanted.shape} of {wanted.dtype}"
+        )
+    if wanted.min() < 0 or wanted.max() >= rows.shape[1]:
+        raise UsageError(
+            f"Truth names classes {wanted.min()} to {wanted.max()}, "
+            f"the scores have classes 0 to {rows.shape[1] - 1}"
+        )
+    return np.asarray(rows.argmax(axis=1) == wanted)
+
+
+def accuracy(truth: ArrayLike, scores: ArrayLike) -> float:
+    """Return the share of clips whose highest score is the true class's."""
+    return float(hits(truth, scores).mean())
+
+
+def accuracy_by_fold(
+    truth: ArrayLike, scores: ArrayLike, folds: Sequence[Hashable]
+) -> dict[Hashable, float]:
+    """Return each fold's accuracy, folds in order of first appearance."""
+    right = hits(truth, scores)
+    if len(folds) != len(right):
+        raise UsageError(f"There are {len(folds)} folds for {len(right)} clips; one each is wanted")
+    numbers = {fold: index for index, fold in enumerate(dict.fromkeys(folds))}
+    of_clip = np.array([numbers[fold] for fold in folds])
+    share = np.bincount(of_clip, weights=right) / np.bincount(of_clip)
+    return dict(zip(numbers, map(float, share), strict=True))
+
+
+def fold_mean_accuracy(truth: ArrayLike, scores: ArrayLike, folds: Sequence[Hashable]) -> float:
+    """Return the unweighted mean of the folds' accuracies, as Acevedo et al. report it."""
+    return float(np.mean(list(accuracy_by_fold(truth, scores, folds).values())))
+
+
+def average_precisions(truth: ArrayLike, scores: ArrayLike) -> Floats:
+    """Return each class's average precision; NaN marks a class without a positive."""
+    present, rows = _multi_label(truth, scores)
+    columns = _narrow(rows).T.copy()  # a class's scores lie together: sorting is then fast
+    positives = [c[of] for c, of in zip(columns, np.ascontiguousarray(present.T), strict=True)]
+    columns.sort(axis=1)
+    return np.array([_precision(c, p) for c, p in zip(columns, positives, strict=True)])
+
+
+def mean_average_precision(truth: ArrayLike, scores: ArrayLike) -> MeanPrecision:
+    """Return the mean of the classes' average precisions, over those with a positive."""
+    by_class = average_precisions(truth, scores)
+    defined = by_class[~np.isnan(by_class)]
+    if not len(defined):
+        raise UsageError("No class has a positive clip: mean average precision is undefined")
+    return MeanPrecision(float(defined.mean()), len(defined), len(by_class) - len(defined))
+
+
+def accuracy_difference(
+    truth: ArrayLike,
+    scores: ArrayLike,
+    other: ArrayLike,
+    *,
+    groups: Sequence[Hashable] | None = None,
+    resamples: int = RESAMPLES,
+    rng: np.random.Generator,
+) -> Interval:
+    """Return how much more accurate `scores` are than `other`, with a paired interval.
+
+    `groups` says which rows belong together (one event in three mixes, say); whole groups
+    are resampled, because their rows are not independent.
+    """
+    gains = hits(truth, scores).astype(float) - hits(truth, other)
+    owner = _owners(groups, len(gains))
+    sizes = np.bincount(owner)
+    # Groups with the same size and gain are alike, so it is enough to draw how many of each
+    # kind there are: the same distribution as drawing clips, at the cost of a few numbers.
+    kinds, counts = np.unique(
+        np.stack([np.bincount(owner, weights=gains), sizes]), axis=1, return_counts=True
+    )
+    drawn = rng.multinomial(len(sizes), counts / len(sizes), size=resamples)
+    gained, clips = kinds @ drawn.T
+    return _interval(float(gains.mean()), gained / clips)
+
+
+def precision_difference(
+    truth: ArrayLike,
+    scores: ArrayLike,
+    other: ArrayLike,
+    *,
+    groups: Sequence[Hashable] | None = None,
+    resamples: int = RESAMPLES,
+    rng: np.random.Generator,
+) -> Interval:
+    """Return how much higher the mAP of `scores` is than that of `other`, with an interval.
+
+    A class with no positive among the resampled clips is left out of that resample.
+    Cost: clips x classes x resamples. With 1,000 resamples on one core, 400 x 50 takes
+    0.05 s and 10,231 x 200 about 12 s.
+    """
+    present, ours = _multi_label(truth, scores)
+    _, theirs = _multi_label(truth, other)
+    if ours.shape != theirs.shape:
+        raise UsageError(f"The two score matrices differ in shape: {ours.shape}, {theirs.shape}")
+    estimate = (
+        mean_average_precision(present, ours).value - mean_average_precision(present, theirs).value
+    )
+    owner = _owners(groups, len(ours))
+    pairs = [
+        (_steps(has, a), _steps(has, b))
+        for has, a, b in zip(present.T, ours.T, theirs.T, strict=True)
+        if has.any()
+    ]
+    drawn = _weights(int(owner.max()) + 1, resamples, rng)
+    gains = [_mean_gains(pairs, weights.take(owner, axis=0)) for weights in drawn]
+    return _interval(estimate, np.concatenate(gains))
+
+
+def _narrow(rows: Floats) -> NDArray[Any]:
+    """Return float32 rows if that loses nothing, as with our scores: they sort faster."""
+    with np.errstate(over="ignore"):
+        narrow = rows.astype(np.float32)
+    return narrow if np.array_equal(narrow, rows) else rows
+
+
+def _precision(ascending: NDArray[Any], positives: NDArray[Any]) -> float:
+    """Return the AP of one class from all its scores in order and those of its positives."""
+    if not len(positives):
+        return float("nan")
+    found = np.sort(positives)
+    at_least = len(ascending) - np.searchsorted(ascending, found, side="left")
+    true_at_least = len(found) - np.searchsorted(found, found, side="left")
+    return float(np.mean(true_at_least / at_least))
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """One class's ranking, best first, cut at each score that a positive clip has.
+
+    Step k takes the clips order[starts[k]:starts[k + 1]] (the last one to the end), of which
+    true[true_starts[k]:true_starts[k + 1]] are positive.
+    """
+
+    order: Indices
+    starts: Indices
+    true: Indices
+    true_starts: Indices
+
+
+def _steps(present: Bools, scores: Floats) -> _Steps:
+    order = np.argsort(-scores)
+    descending = -scores[order]
+    true = order[present[order]]
+    levels, true_starts = np.unique(-scores[true], return_index=True)
+    ends = np.searchsorted(descending, levels, side="right")
+    return _Steps(order[: ends[-1]], np.r_[0, ends[:-1]], true, true_starts)
+
+
+def _weighted_precision(steps: _Steps, weights: NDArray[np.float32]) -> tuple[Floats, Bools]:
+    """Return a class's AP with weighted clips (n x resamples), and where it is defined."""
+    taken = _sums(weights.take(steps.order, axis=0), steps.starts).cumsum(axis=0)
+    true = _sums(weights.take(steps.true, axis=0), steps.true_starts)
+    found = true.cumsum(axis=0)
+    # A step whose clips were not drawn at all adds nothing: 0 * 0 / 1.
+    precision = found.astype(np.float64) / np.maximum(taken, 1)
+    summed = (true * precision).sum(axis=0)
+    total = found[-1]
+    return summed / np.maximum(total, 1), total > 0
+
+
+def _sums(rows: NDArray[np.float32], starts: Indices) -> NDArray[np.float32]:
+    """Return the sum of each run of rows; `np.add.reduceat` is four times slower on axis 0."""
+    sums = np.empty((len(starts), rows.shape[1]), np.float32)
+    for index, (first, last) in enumerate(pairwise([*starts.tolist(), len(rows)])):
+        np.add.reduce(rows[first:last], axis=0, out=sums[index])
+    return sums
+
+
+def _mean_gains(pairs: list[tuple[_Steps, _Steps]], weights: NDArray[np.float32]) -> Floats:
+    """Return the mAP of the first rankings minus that of the second, resample by resample."""
+    gained = np.zeros(weights.shape[1])
+    classes = np.zeros(weights.shape[1])
+    for ours, theirs in pairs:
+        first, defined = _weighted_precision(ours, weights)
+        second, _ = _weighted_precision(theirs, weights)
+        gained += first - second
+        classes += defined
+    if not classes.all():
+        raise UsageError(
+            "A resample held no positive clip of any class; there are too few positives for "
+            "an interval"
+        )
+    return gained / classes
+
+
+def _weights(count: int, resamples: int, rng: np.random.Generator) -> Iterator[NDArray[np.float32]]:
+    """Yield how often each of `count` units is drawn, (count x some resamples) at a time."""
+    step = max(1, _COUNTS_AT_ONCE // count)
+    for first in range(0, resamples, step):
+        some = min(step, resamples - first)
+        drawn = rng.integers(count, size=(some, count)) + count * np.arange(some)[:, None]
+        counts = np.bincount(drawn.ravel(), minlength=some * count).reshape(some, count)
+        # float32 adds whole numbers exactly up to 16 million, more than any corpus has clips.
+        yield np.ascontiguousarray(counts.T, np.float32)
+
+
+def _interval(difference: float, resampled: Floats) -> Interval:
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(resampled, [tail, 1 - tail])
+    return Interval(difference, float(low), float(high), len(resampled))
+
+
+def _owners(groups: Sequence[Hashable] | None, rows: int) -> Indices:
+    """Return the group number of each row."""
+    if groups is None:
+        return np.arange(rows)
+    if len(groups) != rows:
+        raise UsageError(f"There are {len(groups)} groups for {rows} rows; one each is wanted")
+    numbers = {group: index for index, group in enumerate(dict.fromkeys(groups))}
+    return np.array([numbers[group] for group in groups])
+
+
+def _scores(scores: ArrayLike) -> Floats:
+    rows: NDArray[Any] = np.asarray(scores)
+    if rows.ndim != 2 or rows.size == 0 or rows.dtype.kind not in "fiu":
+        raise UsageError(f"Scores must be a matrix, clips x classes, not {rows.dtype}{rows.shape}")
+    rows = rows.astype(np.float64, copy=False)
+    if np.isnan(rows).any():
+        raise UsageError(f"Scores have a NaN in row {int(np.isnan(rows).any(axis=1).argmax())}")
+    return rows
+
+
+def _multi_label(truth: ArrayLike, scores: ArrayLike) -> tuple[Bools, Floats]:
+    rows = _scores(scores)
+    present = np.asarray(truth)
+    if present.shape != rows.shape:
+        raise UsageError(
+            f"Truth must be clips x classes like the scores, {rows.shape}, not {present.shape}"
+        )
+    if present.dtype != np.bool_ and not np.isin(present, (0, 1)).all():
+        raise UsageError("Multi-label truth is yes or no for each clip and class: 0 and 1 only")
+    return present.astype(np.bool_, copy=False), rows

@@ -1,0 +1,44 @@
+"""Make soundscapes with pip `scaper`, for comparison: run in an environment of its own.
+
+usage: python scaper_oracle.py cases.json
+Each case names its files, times and levels and the .npy to write (float64, mono).
+"""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import scaper
+
+
+def soundscape(case: dict) -> np.ndarray:
+    """Return the samples that Scaper makes of a case."""
+    maker = scaper.Scaper(case["seconds"], case["foreground"], case["backgrounds"], random_state=0)
+    maker.sr, maker.ref_db = case["rate"], case["ref_db"]
+    background = Path(case["background"])
+    maker.add_background(
+        ("const", background.parent.name),
+        ("const", str(background)),
+        ("const", case["background_time"]),
+    )
+    for file, time in zip(case["events"], case["times"], strict=True):
+        maker.add_event(
+            label=("const", Path(file).parent.name),
+            source_file=("const", file),
+            source_time=("const", 0),
+            event_time=("const", time),
+            event_duration=("const", 1000),
+            snr=("const", case["snr_db"]),
+            pitch_shift=None,
+            time_stretch=None,
+        )
+    audio, _, _, _ = maker.generate(reverb=case["reverb"], disable_instantiation_warnings=True)
+    return audio[:, 0]
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    for one in json.loads(Path(sys.argv[1]).read_text()):
+        np.save(one["out"], soundscape(one))

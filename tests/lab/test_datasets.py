@@ -1,0 +1,303 @@
+"""One contract over all datasets, on small folders in the official layout."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from driftscore.errors import FormatError, UsageError
+from driftscore.lab import datasets, download
+from driftscore.lab.corpora import Clip
+
+
+def table(path, *lines):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def build_esc50(home, wav):
+    for name in ("1-100032-A-0", "2-82274-B-10"):
+        wav(home / "ESC-50-33c8ce9" / "audio" / f"{name}.wav")
+    table(
+        home / "ESC-50-33c8ce9" / "meta" / "esc50.csv",
+        "filename,fold,target,category,esc10,src_file,take",
+        "2-82274-B-10.wav,2,10,rain,True,82274,B",
+        "1-100032-A-0.wav,1,0,dog,True,100032,A",
+    )
+    audio = home / "ESC-50-33c8ce9" / "audio"
+    return [
+        Clip(audio / "2-82274-B-10.wav", ("rain",), "2", "2-82274-B-10"),
+        Clip(audio / "1-100032-A-0.wav", ("dog",), "1", "1-100032-A-0"),
+    ], ("dog", "rain")
+
+
+def build_urbansound8k(home, wav):
+    audio = home / "UrbanSound8K" / "audio"
+    wav(audio / "fold5" / "100032-3-0-0.wav")
+    wav(audio / "fold10" / "100648-1-0-0.wav")
+    table(
+        home / "UrbanSound8K" / "metadata" / "UrbanSound8K.csv",
+        "slice_file_name,fsID,start,end,salience,fold,classID,class",
+        "100032-3-0-0.wav,100032,0.0,0.317551,1,5,3,dog_bark",
+        "100648-1-0-0.wav,100648,4.823402,5.471927,2,10,1,car_horn",
+    )
+    return [
+        Clip(audio / "fold5" / "100032-3-0-0.wav", ("dog_bark",), "5", "100032-3-0-0"),
+        Clip(audio / "fold10" / "100648-1-0-0.wav", ("car_horn",), "10", "100648-1-0-0"),
+    ], ("car_horn", "dog_bark")
+
+
+def build_fsd50k(home, wav):
+    audio = home / "FSD50K.eval_audio"
+    wav(audio / "37199.wav")
+    wav(audio / "175151.wav")
+    table(
+        home / "FSD50K.ground_truth" / "eval.csv",
+        "fname,labels,mids",
+        '37199,Electric_guitar,"/m/02sgy"',
+        '175151,"Bark,Dog,Animal","/m/05tny_,/m/0bt9lr,/m/0jbk"',
+    )
+    table(
+        home / "FSD50K.ground_truth" / "vocabulary.csv",
+        "0,Animal,/m/0jbk",
+        "1,Bark,/m/05tny_",
+        "2,Dog,/m/0bt9lr",
+        "3,Electric_guitar,/m/02sgy",
+        "4,Rain,/m/06mb1",
+    )
+    return [
+        Clip(audio / "37199.wav", ("Electric_guitar",), None, "37199"),
+        Clip(audio / "175151.wav", ("Bark", "Dog", "Animal"), None, "175151"),
+    ], ("Animal", "Bark", "Dog", "Electric_guitar", "Rain")
+
+
+def build_sonyc_ust(home, wav):
+    wav(home / "audio" / "00_010346.wav")
+    wav(home / "audio-0" / "01_000001.wav")
+    wav(home / "audio-0" / "01_000002.wav")
+    table(
+        home / "annotations.csv",
+        "split,sensor_id,audio_filename,annotator_id,1-1_small-sounding-engine_presence,"
+        "1_engine_presence,2_machinery-impact_presence,8_dog_presence",
+        # Verified: annotator 0 alone decides.
+        "test,0,00_010346.wav,12,1,1,1,1",
+        "test,0,00_010346.wav,13,1,1,1,1",
+        "test,0,00_010346.wav,0,0,0,1,0",
+        # Majority: engine 2 of 3, machinery 1 of 2 (a -1 is no answer), dog 1 of 3.
+        "train,1,01_000001.wav,5,0,1,1,0",
+        "train,1,01_000001.wav,6,0,1,0,1",
+        "train,1,01_000001.wav,7,0,0,-1,0",
+        # Nothing heard.
+        "validate,1,01_000002.wav,5,0,0,0,0",
+    )
+    return [
+        Clip(home / "audio" / "00_010346.wav", ("machinery-impact",), "test", "00_010346"),
+        Clip(home / "audio-0" / "01_000001.wav", ("engine",), "train", "01_000001"),
+        Clip(home / "audio-0" / "01_000002.wav", (), "validate", "01_000002"),
+    ], ("engine", "machinery-impact", "dog")
+
+
+def build_tut2016(home, wav):
+    dev, test = (home / f"TUT-acoustic-scenes-2016-{p}" for p in ("development", "evaluation"))
+    wav(dev / "audio" / "b020_90_120.wav")
+    wav(dev / "audio" / "a001_0_30.wav")
+    wav(test / "audio" / "0.wav")
+    table(dev / "meta.txt", "audio/b020_90_120.wav\tbeach", "audio/a001_0_30.wav\tcity_center")
+    table(dev / "evaluation_setup" / "fold3_evaluate.txt", "audio/a001_0_30.wav\tcity_center")
+    table(dev / "evaluation_setup" / "fold3_train.txt", "audio/b020_90_120.wav\tbeach")
+    table(test / "meta.txt", "audio/0.wav\tcafe/restaurant")
+    return [
+        Clip(dev / "audio" / "b020_90_120.wav", ("beach",), "development", "b020_90_120"),
+        Clip(dev / "audio" / "a001_0_30.wav", ("city_center",), "3", "a001_0_30"),
+        Clip(test / "audio" / "0.wav", ("cafe/restaurant",), "evaluation", "0"),
+    ], ("beach", "cafe/restaurant", "city_center")
+
+
+def build_folder(home, wav):
+    wav(home / "siren" / "b.wav")
+    wav(home / "dog bark" / "deep" / "a.WAV")
+    table(home / "dog bark" / "notes.txt", "not a sound")
+    return [
+        Clip(home / "dog bark" / "deep" / "a.WAV", ("dog bark",), None, "dog bark/deep/a.WAV"),
+        Clip(home / "siren" / "b.wav", ("siren",), None, "siren/b.wav"),
+    ], ("dog bark", "siren")
+
+
+def build_shared_events(home, wav):
+    wav(home / "events" / "rain" / "1-1-A-10.wav")
+    wav(home / "events" / "dog" / "3-2-A-0.wav")
+    table(
+        home / "manifest.csv",
+        "file,split,label,environment,avoid_classes,licence,author,source,origin,fold,dur_s,active_s",
+        "events/rain/1-1-A-10.wav,events,rain,,,CC0,a,b,c,1,5.0,5.0",
+        "noise/x.flac,noise,street,street,car_horn,CC0,a,b,c,,60.0,60.0",
+        "events/dog/3-2-A-0.wav,events,dog,,,CC0,a,b,c,3,5.0,1.0",
+    )
+    return [
+        Clip(home / "events" / "rain" / "1-1-A-10.wav", ("rain",), "1", "1-1-A-10"),
+        Clip(home / "events" / "dog" / "3-2-A-0.wav", ("dog",), "3", "3-2-A-0"),
+    ], ("dog", "rain")
+
+
+BUILDERS = {
+    "esc50": build_esc50,
+    "folder": build_folder,
+    "fsd50k": build_fsd50k,
+    "shared_events": build_shared_events,
+    "sonyc_ust": build_sonyc_ust,
+    "tut2016": build_tut2016,
+    "urbansound8k": build_urbansound8k,
+}
+every_dataset = pytest.mark.parametrize("name", datasets.dataset_names())
+
+
+@pytest.fixture
+def wav(write_wav):
+    return lambda path: write_wav(path, seconds=0.01)
+
+
+def test_every_dataset_is_in_the_contract():
+    assert sorted(BUILDERS) == list(datasets.dataset_names())
+
+
+@every_dataset
+def test_clips_and_labels_are_those_of_the_official_files(name, tmp_path, wav):
+    expected, labels = BUILDERS[name](tmp_path / "home", wav)
+    module = datasets.find_dataset(name)
+    assert module.clips(tmp_path / "home") == expected
+    assert module.clips(str(tmp_path / "home")) == expected
+    assert module.labels(tmp_path / "home") == labels
+    assert download.check(name, tmp_path / "home") == []
+    assert all(clip.path.is_file() for clip in expected)
+    assert len({clip.id for clip in expected}) == len(expected)
+    assert {label for clip in expected for label in clip.labels} <= set(labels)
+
+
+@every_dataset
+def test_licence_citation_and_sums_are_stated(name):
+    about = datasets.find_dataset(name).ABOUT
+    assert about.title
+    assert about.licence
+    assert about.citation
+    for remote in about.files:
+        assert remote.url.startswith("https://")
+        assert len(remote.md5) == 32 or "zenodo.org" in remote.url
+
+
+# Sub-folders promise no file: `folder` can lack one only by its csv, which has its own test.
+@pytest.mark.parametrize("name", sorted(set(datasets.dataset_names()) - {"folder"}))
+def test_all_that_is_missing_is_listed_at_once(name, tmp_path, wav):
+    home = tmp_path / "home"
+    expected, _ = BUILDERS[name](home, wav)
+    gone = [clip.path for clip in expected[1:]]
+    for path in gone:
+        path.unlink()
+    missing = datasets.find_dataset(name).missing(home)
+    assert [Path(line).name for line in missing] == [path.name for path in gone]
+    with pytest.raises(UsageError, match="incomplete; missing:") as caught:
+        datasets.find_dataset(name).clips(home)
+    for path in gone:
+        assert path.name in str(caught.value)
+
+
+@every_dataset
+def test_an_empty_or_absent_folder_says_what_belongs_there(name, tmp_path):
+    module = datasets.find_dataset(name)
+    (tmp_path / "empty").mkdir()
+    for home in (tmp_path / "empty", tmp_path / "nowhere"):
+        assert module.missing(home)
+        with pytest.raises(UsageError, match="incomplete; missing:"):
+            module.clips(home)
+
+
+def test_a_long_list_of_missing_files_is_cut_in_the_message_but_not_in_the_check(tmp_path, wav):
+    home = tmp_path / "home"
+    build_esc50(home, wav)
+    rows = [f"{n}.wav,1,0,dog,True,1,A" for n in range(40)]
+    table(home / "ESC-50-33c8ce9" / "meta" / "esc50.csv", "filename,fold,target,category", *rows)
+    assert len(download.check("esc50", home)) == 40
+    with pytest.raises(UsageError, match="and 28 more"):
+        datasets.find_dataset("esc50").clips(home)
+
+
+def test_a_table_without_its_columns_is_refused_by_name(tmp_path, wav):
+    build_esc50(tmp_path, wav)
+    table(tmp_path / "ESC-50-33c8ce9" / "meta" / "esc50.csv", "filename,fold", "a.wav,1")
+    with pytest.raises(FormatError, match="lacks the column target, category"):
+        datasets.find_dataset("esc50").clips(tmp_path)
+    table(
+        tmp_path / "ESC-50-33c8ce9" / "meta" / "esc50.csv", "filename,fold,target,category", "a,1"
+    )
+    with pytest.raises(FormatError, match="line 2: fewer fields"):
+        datasets.find_dataset("esc50").clips(tmp_path)
+
+
+def test_the_official_folder_may_lie_in_the_home_itself(tmp_path, wav):
+    build_esc50(tmp_path / "a", wav)
+    shutil.move(tmp_path / "a" / "ESC-50-33c8ce9", tmp_path / "flat")
+    assert [clip.id for clip in datasets.find_dataset("esc50").clips(tmp_path / "flat")] == [
+        "2-82274-B-10",
+        "1-100032-A-0",
+    ]
+
+
+def test_a_label_outside_fsd50ks_vocabulary_is_refused(tmp_path, wav):
+    build_fsd50k(tmp_path, wav)
+    table(tmp_path / "FSD50K.ground_truth" / "vocabulary.csv", "0,Animal,/m/0jbk")
+    with pytest.raises(FormatError, match="labels that the vocabulary lacks"):
+        datasets.find_dataset("fsd50k").clips(tmp_path)
+
+
+def test_a_folder_with_a_csv_takes_files_labels_and_folds_from_it(tmp_path, wav):
+    for name in ("a.wav", "sub/b.wav"):
+        wav(tmp_path / name)
+    table(
+        tmp_path / "labels.csv",
+        "file,labels,fold",
+        'a.wav,"dog bark, siren",1',
+        "sub/b.wav,rain;x,",
+    )
+    expected = [
+        Clip(tmp_path / "a.wav", ("dog bark", "siren"), "1", "a.wav"),
+        Clip(tmp_path / "sub/b.wav", ("rain", "x"), None, "sub/b.wav"),
+    ]
+    folder = datasets.find_dataset("folder")
+    assert folder.clips(tmp_path) == expected
+    assert folder.clips(tmp_path / "labels.csv") == expected
+    table(tmp_path / "labels.csv", "file,labels", "a.wav,dog", "gone.wav,dog", "lost.wav,dog")
+    assert folder.missing(tmp_path) == ["gone.wav", "lost.wav"]
+    table(tmp_path / "labels.csv", "file,labels", "a.wav, ;")
+    with pytest.raises(FormatError, match=r"a\.wav has no label"):
+        folder.clips(tmp_path)
+
+
+def test_the_shared_events_are_fifty_classes_of_eight(shared, monkeypatch):
+    monkeypatch.setenv("DRIFTSCORE_SHARED", str(shared))
+    events = datasets.find_dataset("shared_events")
+    home = datasets.home_of(events)
+    found = events.clips(home)
+    assert len(found) == 400
+    assert len(events.labels(home)) == 50
+    counts = {
+        label: sum(clip.labels == (label,) for clip in found) for label in events.labels(home)
+    }
+    assert set(counts.values()) == {8}
+    assert {clip.fold for clip in found} == set("1234")
+
+
+def test_without_the_shared_recordings_their_place_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("DRIFTSCORE_SHARED", str(tmp_path))
+    with pytest.raises(UsageError, match="set DRIFTSCORE_SHARED"):
+        datasets.home_of(datasets.find_dataset("shared_events"))
+
+
+def test_corpora_lie_in_the_data_home(tmp_path, monkeypatch):
+    esc50 = datasets.find_dataset("esc50")
+    assert datasets.home_of(esc50) == tmp_path / "cache" / "data" / "esc50"
+    monkeypatch.setenv("DRIFTSCORE_DATA", str(tmp_path / "elsewhere"))
+    assert datasets.home_of(esc50) == tmp_path / "elsewhere" / "esc50"
+
+
+def test_an_unknown_dataset_is_answered_with_the_nearest():
+    with pytest.raises(UsageError, match="No dataset called 'ecs50'; did you mean 'esc50'"):
+        datasets.find_dataset("ecs50")

@@ -1,0 +1,309 @@
+"""Downloads, against a server that the test starts and that misbehaves on request."""
+
+import http.server
+import json
+import re
+import threading
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from archives import FSD50K, md5, split, tarred, tree, zipped
+
+from driftscore.errors import DriftscoreError, FormatError, UsageError
+from driftscore.lab import download
+from driftscore.lab.corpora import About, Remote, zenodo
+from driftscore.lab.datasets import esc50, fsd50k, sonyc_ust, urbansound8k
+
+
+class Server:
+    """What a test serves and what it saw: files by path, bytes after which the line breaks."""
+
+    def __init__(self):
+        self.files, self.breaks, self.seen, self.ranges = {}, {}, [], True
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                outer.answer(self)
+
+            def log_message(self, *args):
+                pass
+
+        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_port}"
+        threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True).start()
+
+    def answer(self, request):
+        wanted = request.headers.get("Range")
+        self.seen.append((request.path, wanted))
+        content = self.files.get(request.path)
+        if content is None:
+            request.send_error(404)
+            return
+        if isinstance(content, int):
+            request.send_error(content)
+            return
+        start = int(re.match(r"bytes=(\d+)-", wanted)[1]) if wanted and self.ranges else 0
+        if start >= len(content) > 0:
+            request.send_error(416)
+            return
+        request.send_response(206 if wanted and self.ranges else 200)
+        request.send_header("Content-Length", str(len(content) - start))
+        request.end_headers()
+        allowed = self.breaks.get(request.path, [])
+        stop = start + allowed.pop(0) if allowed else len(content)
+        request.wfile.write(content[start:stop])
+        if stop < len(content):
+            request.close_connection = True
+            request.connection.shutdown(2)
+
+
+@pytest.fixture
+def server():
+    running = Server()
+    yield running
+    running.http.shutdown()
+    running.http.server_close()
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch):
+    monkeypatch.setattr(download, "PAUSE_S", 0.0)
+
+
+ESC50 = {
+    "ESC-50-x/meta/esc50.csv": b"filename,fold,target,category\n1-1-A-0.wav,1,0,dog\n",
+    "ESC-50-x/audio/1-1-A-0.wav": np.random.default_rng(0).bytes(300_000),
+}
+ESC50_PATH = esc50.ABOUT.files[0].url.removeprefix("https://github.com")
+
+
+@pytest.fixture
+def small_esc50(server, monkeypatch):
+    """ESC-50 with one clip, on the server, at its official path."""
+    content = zipped(ESC50)
+    server.files[ESC50_PATH] = content
+    remote = Remote("ESC-50.zip", esc50.ABOUT.files[0].url, md5(content))
+    monkeypatch.setattr(esc50, "ABOUT", About("ESC-50", "", "x", "x", (remote,)))
+    return content
+
+
+def test_a_corpus_is_fetched_verified_and_unpacked(server, small_esc50, tmp_path):
+    home = download.get("esc50", tmp_path / "esc50", mirror=server.url)
+    assert tree(home) == sorted([*ESC50, "downloads.json"])
+    assert (home / "ESC-50-x/audio/1-1-A-0.wav").read_bytes() == ESC50["ESC-50-x/audio/1-1-A-0.wav"]
+    assert [clip.labels for clip in esc50.clips(home)] == [("dog",)]
+    kept = json.loads((home / "downloads.json").read_text())["ESC-50.zip"]
+    assert kept["md5"] == md5(small_esc50)
+    assert kept["stated_by"] == "driftscore"
+
+
+def test_what_is_done_is_not_fetched_again(server, small_esc50, tmp_path):
+    download.get("esc50", tmp_path, mirror=server.url)
+    download.get("esc50", tmp_path, mirror=server.url)
+    assert len(server.seen) == 1
+
+
+def test_archives_are_kept_on_request(server, small_esc50, tmp_path):
+    download.get("esc50", tmp_path, mirror=server.url, keep=True)
+    assert (tmp_path / ".downloads" / "ESC-50.zip").read_bytes() == small_esc50
+
+
+def test_a_broken_connection_is_continued_where_it_broke(server, small_esc50, tmp_path):
+    server.breaks[ESC50_PATH] = [100_000, 70_000]
+    download.get("esc50", tmp_path, mirror=server.url)
+    starts = [wanted for _, wanted in server.seen]
+    assert starts[0] is None
+    positions = [int(re.search(r"\d+", wanted)[0]) for wanted in starts[1:]]
+    # The last bytes before a break may be lost with it, but never more than was sent.
+    assert len(positions) == 2
+    assert 0 < positions[0] <= 100_000
+    assert positions[0] < positions[1] <= 170_000
+    assert esc50.missing(tmp_path) == []
+
+
+def test_a_download_is_continued_by_the_next_run(server, small_esc50, tmp_path):
+    server.breaks[ESC50_PATH] = [60_000] + [1000] * 4
+    with pytest.raises(DriftscoreError, match=r"5 times in a row.*run it again"):
+        download.get("esc50", tmp_path, mirror=server.url)
+    part = tmp_path / ".downloads" / "ESC-50.zip.part"
+    have = part.stat().st_size
+    assert small_esc50.startswith(part.read_bytes())
+    assert esc50.missing(tmp_path) == ["meta/esc50.csv", "audio"]
+    server.seen.clear()
+    download.get("esc50", tmp_path, mirror=server.url)
+    assert server.seen == [(ESC50_PATH, f"bytes={have}-")]
+    assert not part.exists()
+
+
+def test_a_server_without_ranges_sends_all_of_it_again(server, small_esc50, tmp_path):
+    server.ranges = False
+    server.breaks[ESC50_PATH] = [100_000]
+    download.get("esc50", tmp_path, mirror=server.url)
+    assert esc50.missing(tmp_path) == []
+
+
+def test_a_part_that_is_already_whole_is_only_verified(server, small_esc50, tmp_path):
+    (tmp_path / ".downloads").mkdir()
+    (tmp_path / ".downloads" / "ESC-50.zip.part").write_bytes(small_esc50)
+    download.get("esc50", tmp_path, mirror=server.url)
+    assert esc50.missing(tmp_path) == []
+
+
+def test_a_part_of_another_edition_is_thrown_away_and_fetched_anew(server, small_esc50, tmp_path):
+    (tmp_path / ".downloads").mkdir()
+    (tmp_path / ".downloads" / "ESC-50.zip.part").write_bytes(b"old" * 1000)
+    download.get("esc50", tmp_path, mirror=server.url)
+    assert [wanted for _, wanted in server.seen] == ["bytes=3000-", None]
+    assert esc50.missing(tmp_path) == []
+
+
+def test_a_wrong_checksum_is_refused_and_leaves_nothing(server, small_esc50, tmp_path):
+    server.files[ESC50_PATH] = small_esc50[:-1] + b"!"
+    with pytest.raises(FormatError, match=f"driftscore states {md5(small_esc50)}.*deleted"):
+        download.get("esc50", tmp_path, mirror=server.url)
+    assert tree(tmp_path) == []
+
+
+@pytest.mark.parametrize(("code", "tries"), [(404, 1), (403, 1), (503, download.TRIES)])
+def test_an_answer_that_is_an_error_is_said_and_only_a_busy_server_asked_again(
+    server, small_esc50, tmp_path, code, tries
+):
+    server.files[ESC50_PATH] = code
+    with pytest.raises(DriftscoreError, match=f"Cannot download {server.url}.*{code}"):
+        download.get("esc50", tmp_path, mirror=server.url)
+    assert len(server.seen) == tries
+
+
+def test_an_archive_that_lacks_files_is_reported_whole(server, tmp_path, monkeypatch):
+    content = zipped({"ESC-50-x/meta/esc50.csv": ESC50["ESC-50-x/meta/esc50.csv"]})
+    server.files[ESC50_PATH] = content
+    remote = Remote("ESC-50.zip", esc50.ABOUT.files[0].url, md5(content))
+    monkeypatch.setattr(esc50, "ABOUT", About("ESC-50", "", "x", "x", (remote,)))
+    with pytest.raises(UsageError, match=r"incomplete; missing:\n  audio"):
+        download.get("esc50", tmp_path, mirror=server.url)
+
+
+def test_sums_that_were_not_published_come_from_the_record_and_are_kept(server, tmp_path):
+    files = {
+        "annotations.csv": b"split,audio_filename,annotator_id,1_engine_presence\n"
+        b"test,a.wav,0,1\ntest,b.wav,0,0\n",
+        "audio-0.tar.gz": tarred({"audio-0/a.wav": b"A"}),
+        "audio-1.tar.gz": tarred({"audio-1/b.wav": b"B"}),
+        "dcase-ust-taxonomy.yaml": b"coarse: {}\n",
+        "README.md": b"not wanted",
+    }
+    listing = [{"key": k, "checksum": f"md5:{md5(v)}"} for k, v in files.items()]
+    server.files["/api/records/3966543"] = json.dumps({"files": listing}).encode()
+    for name, content in files.items():
+        server.files[f"/records/3966543/files/{name}"] = content
+    download.get("sonyc_ust", tmp_path, mirror=server.url)
+    assert [clip.labels for clip in sonyc_ust.clips(tmp_path)] == [("engine",), ()]
+    kept = json.loads((tmp_path / "downloads.json").read_text())
+    assert sorted(kept) == sorted(set(files) - {"README.md"})
+    assert kept["audio-1.tar.gz"]["md5"] == md5(files["audio-1.tar.gz"])
+    assert kept["audio-1.tar.gz"]["stated_by"] == "record 3966543"
+
+
+def test_a_record_that_states_another_sum_is_believed(server, tmp_path):
+    listing = [
+        {"key": "annotations.csv", "checksum": "md5:" + "0" * 32},
+        {"key": "dcase-ust-taxonomy.yaml", "checksum": "md5:" + "0" * 32},
+        {"key": "audio-0.tar.gz", "checksum": "md5:" + "0" * 32},
+    ]
+    server.files["/api/records/3966543"] = json.dumps({"files": listing}).encode()
+    server.files["/records/3966543/files/annotations.csv"] = b"x"
+    with pytest.raises(FormatError, match="record 3966543 states 0000"):
+        download.get("sonyc_ust", tmp_path, mirror=server.url)
+
+
+@pytest.mark.parametrize("body", [b"no json", b"{}", b'{"files": [1]}', b'{"files": []}'])
+def test_a_record_in_another_shape_is_said_to_be_so(server, tmp_path, body):
+    server.files["/api/records/3966543"] = body
+    with pytest.raises(FormatError, match=r"as expected|has no file"):
+        download.get("sonyc_ust", tmp_path, mirror=server.url)
+
+
+def test_fsd50k_comes_as_a_split_zip_with_its_truth(server, tmp_path, monkeypatch):
+    first, last = split(FSD50K, 150_000)
+    truth = zipped(
+        {
+            "FSD50K.ground_truth/eval.csv": 'fname,labels,mids\n1,"Bark,Dog",x\n2,Dog,x\n3,Dog,x\n',
+            "FSD50K.ground_truth/vocabulary.csv": "0,Bark,x\n1,Dog,x\n",
+        }
+    )
+    served = {
+        "FSD50K.eval_audio.z01": first,
+        "FSD50K.eval_audio.zip": last,
+        "FSD50K.ground_truth.zip": truth,
+    }
+    for name, content in served.items():
+        server.files[f"/records/4060432/files/{name}"] = content
+    files = zenodo(4060432, *((name, md5(content)) for name, content in served.items()))
+    monkeypatch.setattr(fsd50k, "ABOUT", About("FSD50K", "", "x", "x", files))
+    download.get("fsd50k", tmp_path, mirror=server.url)
+    assert [clip.labels for clip in fsd50k.clips(tmp_path)] == [("Bark", "Dog"), ("Dog",), ("Dog",)]
+    assert not (tmp_path / ".downloads").exists()
+
+
+def test_tar_corpora_unpack_to_their_layout(server, tmp_path, monkeypatch):
+    meta = b"slice_file_name,fold,classID,class\n1-3-0-0.wav,5,3,dog_bark\n"
+    content = tarred(
+        {
+            "UrbanSound8K/metadata/UrbanSound8K.csv": meta,
+            "UrbanSound8K/audio/fold5/1-3-0-0.wav": b"w",
+        }
+    )
+    server.files["/records/1203745/files/UrbanSound8K.tar.gz"] = content
+    files = zenodo(1203745, ("UrbanSound8K.tar.gz", md5(content)))
+    monkeypatch.setattr(urbansound8k, "ABOUT", About("UrbanSound8K", "", "x", "x", files))
+    home = download.get("urbansound8k", tmp_path, mirror=server.url)
+    assert [clip.fold for clip in urbansound8k.clips(home)] == ["5"]
+
+
+def test_a_full_disk_ends_the_download_with_a_sentence(server, small_esc50, tmp_path, monkeypatch):
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(download, "open", full, raising=False)
+    with pytest.raises(UsageError, match=r"Cannot write .*\.part: No space left on device"):
+        download.get("esc50", tmp_path, mirror=server.url)
+    assert len(server.seen) == 1
+
+
+def test_the_progress_bar_counts_all_bytes_and_begins_where_the_last_run_ended(
+    server, small_esc50, tmp_path, monkeypatch
+):
+    bars = []
+
+    @contextmanager
+    def counted(what, total, *, show):
+        steps = []
+        bars.append((what, total, show, steps))
+        yield steps.append
+
+    monkeypatch.setattr(download, "progress_bar", counted)
+    server.breaks[ESC50_PATH] = [100_000]
+    download.get("esc50", tmp_path, mirror=server.url, show=True)
+    (what, total, show, first), (_, _, _, second) = bars
+    assert "ESC-50.zip" in what
+    assert show is True
+    assert total == len(small_esc50) == sum(second)
+    assert second[0] == sum(first) > 0
+
+
+def test_a_corpus_without_files_has_nothing_to_download(tmp_path):
+    with pytest.raises(UsageError, match="nothing to download"):
+        download.get("folder", tmp_path)
+    with pytest.raises(UsageError, match="No dataset or noise called 'esc5'; did you mean 'esc50'"):
+        download.get("esc5", tmp_path)
+
+
+def test_only_https_is_trusted_without_a_mirror(monkeypatch, tmp_path):
+    remote = Remote("ESC-50.zip", "http://example.org/ESC-50.zip", "0" * 32)
+    monkeypatch.setattr(esc50, "ABOUT", About("ESC-50", "", "x", "x", (remote,)))
+    with pytest.raises(UsageError, match="not an https address"):
+        download.get("esc50", tmp_path)
+    with pytest.raises(UsageError, match="A mirror is an http or https address"):
+        download.get("esc50", tmp_path, mirror="file:///etc")

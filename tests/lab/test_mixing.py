@@ -1,0 +1,355 @@
+import csv
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from driftscore.audio import Audio
+from driftscore.errors import AudioError, FormatError, MismatchError, UsageError
+from driftscore.lab import mixing, sounds
+from driftscore.lab.loudness import LoudnessMeter, integrated_loudness
+from driftscore.lab.mixing import MixRecord, TruncatedNormal, draw_additive, draw_scaper, mix
+from driftscore.lab.sounds import Sound, Stretch
+
+RATE = 8000
+
+
+def noise(seconds, *, rate=RATE, level=0.1, seed=0, file="noise"):
+    samples = np.random.default_rng(seed).normal(size=round(seconds * rate)) * level
+    return Sound(file, Audio(samples.astype(np.float32), rate), "street")
+
+
+def reader(*known):
+    by_file = {sound.file: sound.audio for sound in known}
+    return lambda file, rate: by_file[file]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    length=st.integers(1, 30_000),
+    silent=st.floats(0, 0.9),
+    level_db=st.floats(-80, 20),
+    noise_db=st.floats(-80, 20),
+    snr_db=st.floats(-30, 60),
+    noise_length=st.integers(1, 40_000),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_the_measured_snr_of_an_additive_mix_is_the_requested_one(
+    length, silent, level_db, noise_db, snr_db, noise_length, seed
+):
+    rng = np.random.default_rng(seed)
+    samples = rng.normal(size=length) * 10 ** (level_db / 20)
+    samples[length - int(silent * length) :] = 0  # padded, as ESC-50's clips are
+    event = Sound("event", Audio(samples.astype(np.float32), RATE))
+    source = noise(noise_length / RATE, level=10 ** (noise_db / 20), seed=seed ^ 1)
+    record = draw_additive(event, Stretch(source, 0, length), snr_db=snr_db)
+    made = mix(record, read=reader(event, source))
+    signal = event.audio.samples.astype(float)
+    added = made.audio.samples.astype(float) - signal
+    active = slow_active(signal, RATE)
+    measured = 10 * np.log10((signal[active] ** 2).sum() / (added[active] ** 2).sum())
+    # What a float32 sum cannot hold is not the mixing's fault: 24 bits below the louder part.
+    rounding = 2.0**-24 * np.abs(made.audio.samples[active]).max()
+    allowed = 0.001 + 10 * np.log10(1 + 4 * rounding / np.sqrt((added[active] ** 2).mean()))
+    assert abs(measured - snr_db) < allowed
+    background = made.background.samples.astype(float)[active]
+    exact = 10 * np.log10((signal[active] ** 2).sum() / (background**2).sum())
+    assert abs(exact - snr_db) < 0.001
+
+
+def slow_active(samples, rate):
+    """Blocks of 20 ms within 50 dB of the loudest, one by one."""
+    size = rate // 50
+    blocks = [samples[first : first + size] for first in range(0, len(samples), size)]
+    rms = [np.sqrt(np.mean(block**2)) for block in blocks]
+    return np.concatenate(
+        [
+            np.full(len(block), level > max(rms) * 10**-2.5)
+            for block, level in zip(blocks, rms, strict=True)
+        ]
+    )
+
+
+def test_the_noise_of_an_additive_mix_runs_under_the_whole_clip():
+    samples = np.zeros(RATE, np.float32)
+    samples[: RATE // 10] = 0.5
+    event, source = Sound("event", Audio(samples, RATE)), noise(3)
+    record = draw_additive(event, Stretch(source, 100, RATE), snr_db=0)
+    made = mix(record, read=reader(event, source))
+    gain = 10 ** (record.parts[0].gain_db / 20)
+    np.testing.assert_allclose(
+        made.background.samples, gain * source.audio.samples[100 : 100 + RATE], rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        made.audio.samples[RATE // 10 :], made.background.samples[RATE // 10 :]
+    )
+
+
+def test_every_shared_event_is_mixed_within_a_thousandth_of_a_decibel(shared):
+    rows = list(csv.DictReader((shared / "audio" / "manifest.csv").open()))
+    files = [shared / "audio" / row["file"] for row in rows if row["split"] == "events"]
+    places = [shared / "audio" / row["file"] for row in rows if row["split"] == "noise"]
+    rng = np.random.default_rng(0)
+    for index, path in enumerate(files[::5]):
+        event = Sound(str(path), sounds.load(str(path), 32_000))
+        place = str(places[index % len(places)])
+        source = Sound(place, sounds.load(place, 32_000))
+        length = len(event.audio.samples)
+        start = int(rng.integers(max(1, len(source.audio.samples) - length)))
+        snr_db = (20, 10, 8, 6, 0)[index % 5]
+        made = mix(draw_additive(event, Stretch(source, start, length), snr_db=snr_db))
+        active = slow_active(event.audio.samples.astype(float), 32_000)
+        signal = event.audio.samples.astype(float)[active]
+        added = made.audio.samples.astype(float)[active] - signal
+        assert abs(10 * np.log10((signal**2).sum() / (added**2).sum()) - snr_db) < 0.001
+
+
+def test_the_active_part_is_the_manifests(shared):
+    rows = [
+        row
+        for row in csv.DictReader((shared / "audio" / "manifest.csv").open())
+        if row["split"] == "events"
+    ]
+    for row in rows[::10]:
+        audio = sounds.load(str(shared / "audio" / row["file"]), 44_100)
+        seconds = mixing.active_part(audio.samples, audio.rate).sum() / audio.rate
+        assert seconds == pytest.approx(float(row["active_s"]), abs=0.03)
+
+
+@pytest.mark.parametrize("kind", mixing.MIXINGS)
+def test_a_mix_is_rebuilt_from_the_json_of_its_record(kind):
+    event, source = noise(2, level=0.3, seed=5, file="dog"), noise(12)
+    if kind == "additive":
+        record = draw_additive(event, Stretch(source, 7, 2 * RATE), snr_db=6.25, seed="a 1")
+    else:
+        record = draw_scaper(
+            [event, event],
+            Stretch(source, 7, 10 * RATE),
+            snr_db=6.25,
+            meter=LoudnessMeter(),
+            rng=np.random.default_rng(0),
+        )
+    again = MixRecord.from_json(record.to_json())
+    assert again == record
+    assert {part.label for part in again.parts} == {"street"}
+    first, second = (mix(r, read=reader(event, source)) for r in (record, again))
+    np.testing.assert_array_equal(first.audio.samples, second.audio.samples)
+    np.testing.assert_array_equal(first.background.samples, second.background.samples)
+
+
+def test_a_mix_is_rebuilt_from_files_on_disk(tmp_path, write_wav):
+    dog = str(write_wav(tmp_path / "dog.wav", seconds=1, seed=1))
+    street = str(write_wav(tmp_path / "street.wav", seconds=3, seed=2))
+    event, source = (Sound(file, sounds.load(file, RATE)) for file in (dog, street))
+    record = draw_additive(event, Stretch(source, 50, RATE), snr_db=3)
+    before = mix(record).audio.samples
+    sounds._recent.clear()
+    np.testing.assert_array_equal(mix(record).audio.samples, before)
+    sounds._recent.clear()
+    write_wav(tmp_path / "street.wav", seconds=3, seed=3)
+    with pytest.raises(MismatchError, match=r"street\.wav is not what the mix was made from"):
+        mix(record)
+
+
+def test_events_are_placed_where_given_with_their_loudness_and_fades():
+    event, source = noise(2, level=0.3, seed=5, file="dog"), noise(10)
+    record = draw_scaper(
+        [event],
+        Stretch(source, 0, 10 * RATE),
+        snr_db=12,
+        placement=[4.5],
+        meter=LoudnessMeter(),
+        rng=np.random.default_rng(0),
+    )
+    made = mix(record, read=reader(event, source))
+    assert integrated_loudness(made.background.samples, RATE) == pytest.approx(-36, abs=1e-3)
+    alone = made.audio.samples.astype(float) - made.background.samples
+    heard = np.flatnonzero(np.abs(alone) > 1e-6)
+    assert heard[0] == pytest.approx(4.5 * RATE, abs=3)
+    assert heard[-1] == pytest.approx(6.5 * RATE, abs=3)
+    inside = alone[4 * RATE + RATE // 2 : 6 * RATE + RATE // 2].astype(np.float32)
+    assert integrated_loudness(inside, RATE) == pytest.approx(-24, abs=0.05)  # fades cost a little
+    middle = slice(4 * RATE + RATE // 2 + 200, 4 * RATE + RATE // 2 + 300)
+    gain = 10 ** (record.parts[1].gain_db / 20)
+    np.testing.assert_allclose(alone[middle], gain * event.audio.samples[200:300], atol=1e-7)
+
+
+def placed(event, time_s):
+    source = noise(10)
+    record = draw_scaper(
+        [event],
+        Stretch(source, 0, 10 * RATE),
+        snr_db=0,
+        placement=[time_s],
+        meter=LoudnessMeter(),
+        rng=np.random.default_rng(0),
+    )
+    made = mix(record, read=reader(event, source))
+    return record.parts[1], made.audio.samples.astype(float) - made.background.samples
+
+
+def test_an_event_that_would_end_too_late_is_moved_forward_and_a_longer_one_cut():
+    late, _ = placed(noise(5, file="dog", seed=2), 5.9)
+    assert (late.start, late.frames) == (5 * RATE, 5 * RATE)
+    long, alone = placed(noise(13, file="dog", seed=2), 4)
+    assert (long.start, long.frames) == (0, 10 * RATE)
+    assert len(alone) == 10 * RATE
+
+
+def test_events_begin_and_end_with_a_quarter_sine_of_ten_milliseconds():
+    event = noise(1, file="dog", seed=2)
+    part, alone = placed(event, 2)
+    fade = RATE // 100
+    heard = alone[2 * RATE : 3 * RATE] / 10 ** (part.gain_db / 20)
+    rise = np.sin(np.pi / 2 * np.arange(fade) / (fade - 1))
+    np.testing.assert_allclose(heard[:fade], rise * event.audio.samples[:fade], atol=1e-6)
+    np.testing.assert_allclose(heard[-fade:], rise[::-1] * event.audio.samples[-fade:], atol=1e-6)
+
+
+def test_a_sound_shorter_than_half_a_second_is_as_loud_as_its_repetition():
+    for seconds, times in ((0.2, 3), (0.3, 2), (0.45, 2)):
+        short = noise(seconds, seed=4).audio.samples
+        assert integrated_loudness(short, RATE) == integrated_loudness(np.tile(short, times), RATE)
+
+
+def test_drawn_times_follow_the_truncated_normal():
+    rng = np.random.default_rng(0)
+    times = np.array([TruncatedNormal().draw(rng) for _ in range(20_000)])
+    assert times.min() >= 0
+    assert times.max() <= 6
+    assert times.mean() == pytest.approx(3, abs=0.03)
+    # Variance of N(3, 1.5) cut at two deviations on either side: 0.7737 of the whole.
+    assert times.std() == pytest.approx(1.5 * np.sqrt(0.7737), abs=0.02)
+    assert str(TruncatedNormal()) == "truncnorm(3, 1.5, 0, 6)"
+
+
+def test_the_same_generator_draws_the_same_soundscape():
+    event, source = noise(1, file="dog", seed=3), noise(10)
+
+    def drawn(seed):
+        rng, meter = np.random.default_rng(seed), LoudnessMeter()
+        return draw_scaper([event], Stretch(source, 0, 10 * RATE), snr_db=0, meter=meter, rng=rng)
+
+    assert drawn(1) == drawn(1)
+    assert drawn(1).parts[1].start != drawn(2).parts[1].start
+
+
+def test_loudness_is_measured_once_for_each_sound_and_kept_on_disk(tmp_path, monkeypatch):
+    from driftscore.lab import loudness
+
+    calls = []
+
+    def counted(samples, rate):
+        calls.append(rate)
+        return integrated_loudness(samples, rate)
+
+    monkeypatch.setattr(loudness, "integrated_loudness", counted)
+    sound = noise(1).audio
+    first = LoudnessMeter(tmp_path / "loudness.sqlite")
+    value = first(sound.samples, RATE)
+    assert first(sound.samples.copy(), RATE) == value
+    assert LoudnessMeter(tmp_path / "loudness.sqlite")(sound.samples, RATE) == value
+    assert calls == [RATE]
+    assert first(sound.samples, 2 * RATE) != value
+    assert calls == [RATE, 2 * RATE]
+
+
+def test_a_damaged_loudness_cache_is_said_and_done_without(tmp_path):
+    (tmp_path / "loudness.sqlite").write_bytes(b"not a database" * 100)
+    meter, sound = LoudnessMeter(tmp_path / "loudness.sqlite"), noise(1).audio
+    with pytest.warns(UserWarning, match="cannot be used"):
+        value = meter(sound.samples, RATE)
+    assert value == integrated_loudness(sound.samples, RATE)
+
+
+def test_loudness_of_a_known_sine_is_its_level():
+    # BS.1770: a full-scale sine of 997 Hz in one channel reads -3.01 LUFS.
+    sine = np.sin(2 * np.pi * 997 * np.arange(48_000 * 2) / 48_000).astype(np.float32)
+    assert integrated_loudness(sine, 48_000) == pytest.approx(-3.01, abs=0.05)
+    assert integrated_loudness(np.zeros(48_000, np.float32), 48_000) == -70
+
+
+def test_without_pyloudnorm_the_extra_is_named(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "pyloudnorm", None)
+    with pytest.raises(ImportError, match=r"pip install 'driftscore\[lab\]'"):
+        integrated_loudness(np.ones(RATE, np.float32), RATE)
+
+
+def test_what_cannot_be_mixed_is_refused_in_words():
+    event, source = noise(1, file="dog"), noise(10)
+    whole = Stretch(source, 0, RATE)
+    silent = Sound("nothing", Audio(np.zeros(RATE, np.float32), RATE))
+    meter, rng = LoudnessMeter(), np.random.default_rng(0)
+    ten = Stretch(source, 0, 10 * RATE)
+    for snr_db in (float("nan"), float("inf")):
+        with pytest.raises(UsageError, match="finite number of dB"):
+            draw_additive(event, whole, snr_db=snr_db)
+    with pytest.raises(AudioError, match="nothing is silent"):
+        draw_additive(silent, whole, snr_db=0)
+    with pytest.raises(AudioError, match="nothing is silent where dog sounds"):
+        draw_additive(event, Stretch(silent, 0, RATE), snr_db=0)
+    with pytest.raises(UsageError, match="8000 frames, its background 7"):
+        draw_additive(event, Stretch(source, 0, 7), snr_db=0)
+    with pytest.raises(UsageError, match="one rate"):
+        draw_additive(event, Stretch(noise(10, rate=16_000), 0, RATE), snr_db=0)
+    with pytest.raises(AudioError, match="too quiet to be a background"):
+        draw_scaper([event], Stretch(silent, 0, 10 * RATE), snr_db=0, meter=meter, rng=rng)
+    with pytest.raises(UsageError, match="1 events need as many times"):
+        draw_scaper([event], ten, snr_db=0, placement=[1, 2], meter=meter, rng=rng)
+    with pytest.raises(UsageError, match="at least one event"):
+        draw_scaper([], ten, snr_db=0, meter=meter, rng=rng)
+    with pytest.raises(AudioError, match="shorter than its fade"):
+        draw_scaper([noise(0.005, file="tick")], ten, snr_db=0, meter=meter, rng=rng)
+    with pytest.raises(UsageError, match="low <= mean <= high"):
+        TruncatedNormal(mean_s=9)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1, "parts": [{}]}'])
+def test_a_record_that_is_none_is_said_to_be_none(text):
+    with pytest.raises(FormatError, match="not the record of a mix"):
+        MixRecord.from_json(text)
+
+
+def test_a_record_of_a_later_version_is_refused():
+    record = draw_additive(noise(1, file="dog"), Stretch(noise(1), 0, RATE), snr_db=0)
+    later = json.dumps(json.loads(record.to_json()) | {"version": 2})
+    with pytest.raises(FormatError, match="version 2; this driftscore reads 1"):
+        MixRecord.from_json(later)
+
+
+def test_no_reverb_is_none_and_more_than_all_is_refused():
+    event, source = noise(1, file="dog", seed=3), noise(10)
+    made = {}
+    for reverb in (None, 0, 1):
+        record = draw_scaper(
+            [event],
+            Stretch(source, 0, 10 * RATE),
+            snr_db=0,
+            placement=[2],
+            reverb=reverb,
+            meter=LoudnessMeter(),
+            rng=np.random.default_rng(0),
+        )
+        made[reverb] = mix(MixRecord.from_json(record.to_json()), read=reader(event, source))
+    dry, least, most = (made[reverb].audio.samples.astype(float) for reverb in (None, 0, 1))
+    assert 0 < np.abs(least - dry).mean() < np.abs(most - dry).mean()
+    with pytest.raises(UsageError, match="share from 0 to 1, or None"):
+        draw_scaper(
+            [event],
+            Stretch(source, 0, 10 * RATE),
+            snr_db=0,
+            reverb=1.5,
+            meter=LoudnessMeter(),
+            rng=np.random.default_rng(0),
+        )
+
+
+def test_records_are_frozen():
+    record = draw_additive(noise(1, file="dog"), Stretch(noise(1), 0, RATE), snr_db=0)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        record.snr_db = 3
