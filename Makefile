@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo setup test lint format bench scaper-env sounds clean
+.PHONY: help demo setup test lint format bench scaper-env model sounds clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -47,6 +47,9 @@ scaper-env: ## make scaper's own old environment, the oracle for mixing (needs l
 	$(PYTHON) -m venv .venv-scaper
 	.venv-scaper/bin/python -m pip install --quiet 'numpy==1.26.4' 'scaper==1.6.5'
 	@echo "now: DRIFTSCORE_SCAPER_PYTHON=$$PWD/.venv-scaper/bin/python make test"
+
+model: setup ## rebuild the embedded model from ../shared and Debian's packages (hours)
+	$(BIN)/python -m training.rebuild
 
 sounds: $(VENV)/.core ## make the demo's sounds again (needs espeak-ng)
 	$(BIN)/python demo/make_sounds.py

@@ -6,27 +6,28 @@ real noise follows.
 """
 
 import argparse
-import csv
-import os
+import re
 import time
 from pathlib import Path
 
 import numpy as np
 from rich.console import Console, Group
-from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
 from driftscore import Audio, Head, build_bank, compile_head, load_backbone
 from driftscore.backbones import Backbone, embed_recording
-from driftscore.lab.metrics import accuracy_difference
+from driftscore.errors import UsageError
+from driftscore.lab.datasets import shared_events
+from driftscore.lab.metrics import accuracy, accuracy_difference
 from driftscore.lab.mixing import draw_additive, mix
+from driftscore.lab.noises import recorded
 from driftscore.lab.seeds import generator
 from driftscore.lab.sounds import Sound, Stretch, load
+from driftscore.progress import progress_bar
 from driftscore.textcache import TextCache
 
 HERE = Path(__file__).resolve().parent
-SHARED = Path(os.environ.get("DRIFTSCORE_SHARED", HERE.parent.parent / "shared"))
 SOUNDS = {
     "siren": "siren",
     "church_bell": "church bell",
@@ -37,17 +38,14 @@ SOUNDS = {
 }
 OTHERS = ["dog bark", "car engine", "birds singing", "footsteps"]
 RULES = ("cosine", "das")
+SNRS_DB = (None, 10.0, 0.0)
 
 
-def in_noise(event: Sound, noise: Sound, snr_db: float | None) -> Audio:
-    """Return an event with a stretch of noise under it, at a power SNR; None is clean."""
+def in_noise(event: Sound, noise: Stretch, snr_db: float | None) -> Audio:
+    """Return an event with noise under it, at a power SNR; None is clean."""
     if snr_db is None:
         return event.audio
-    start = int(generator(event.file, noise.file).integers(len(noise.audio.samples)))
-    background = Stretch(noise, start, len(event.audio.samples))
-    record = draw_additive(event, background, snr_db=snr_db)
-    sounds = {event.file: event.audio, noise.file: noise.audio}
-    return mix(record, read=lambda file, rate: sounds[file]).audio
+    return mix(draw_additive(event, noise, snr_db=snr_db)).audio
 
 
 def sound(path: Path, rate: int) -> Sound:
@@ -63,11 +61,12 @@ def synthetic_table(model: Backbone, heads: dict[str, Head]) -> Table:
         for rule in RULES:
             table.add_column(f"{condition}\n{rule}")
     street = sound(HERE / "sounds" / "street.flac", model.rate)
+    noise = Stretch(street, 0, len(street.audio.samples))
     for name, truth in SOUNDS.items():
         row = [Text(truth, style="bold")]
         event = sound(HERE / "sounds" / f"{name}.flac", model.rate)
         for snr_db in (None, 0.0):
-            z = embed_recording(in_noise(event, street, snr_db), model)
+            z = embed_recording(in_noise(event, noise, snr_db), model)
             row += [answer(heads[rule], z, truth) for rule in RULES]
         table.add_row(*row)
     return table
@@ -83,41 +82,35 @@ def answer(head: Head, z: np.ndarray, truth: str) -> Text:
 
 def real_table(model: Backbone, per_class: int) -> Table:
     """Return the panel of real recordings: accuracy by rule and SNR, with what DAS gains."""
-    with open(SHARED / "audio" / "manifest.csv", newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    noises = [(sound(SHARED / "audio" / r["file"], model.rate), r["avoid_classes"].split())
-              for r in rows if r["split"] == "noise"]  # fmt: skip
-    events = [r for r in rows if r["split"] == "events"]
-    labels = sorted({r["label"] for r in events})
-    events = [r for label in labels for r in [e for e in events if e["label"] == label][:per_class]]
+    home = shared_events.default_home()
+    labels = list(shared_events.labels(home))
+    every = shared_events.clips(home)
+    of_class = [[clip for clip in every if clip.labels == (label,)] for label in labels]
+    clips = [clip for few in of_class for clip in few[:per_class]]
     heads = compiled(model, labels)
-    truth = np.array([labels.index(r["label"]) for r in events])
+    truth = np.array([labels.index(clip.labels[0]) for clip in clips])
     table = Table(
-        title=f"{len(events)} real recordings of {len(labels)} classes, {len(noises)} real noises: "
-        "accuracy in %",
+        title=f"{len(clips)} real recordings of {len(labels)} classes in real noise: accuracy in %",
         title_justify="left",
     )
     for column in ("SNR", *RULES, "DAS gains (95 % interval)"):
         table.add_column(column, justify="right")
-    conditions: list[float | None] = [None, 10.0, 0.0]
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("Listening to real recordings", total=len(events) * len(conditions))
-        for snr_db in conditions:
-            z = []
-            for r in events:
-                fit = [noise for noise, avoid in noises if r["label"] not in avoid]
-                noise = fit[int(generator("demo", r["file"]).integers(len(fit)))]
-                event = sound(SHARED / "audio" / r["file"], model.rate)
-                z.append(embed_recording(in_noise(event, noise, snr_db), model))
-                bar.advance(task)
-            scores = {rule: heads[rule].scores(np.stack(z)) for rule in RULES}
-            shares = [f"{100 * np.mean(scores[rule].argmax(1) == truth):.1f}" for rule in RULES]
+    with progress_bar("Listening to real recordings", len(clips) * len(SNRS_DB)) as advance:
+        for snr_db in SNRS_DB:
+            rows = []
+            for clip in clips:
+                event = sound(clip.path, model.rate)
+                rng = generator("demo", clip.id)
+                noise = recorded.sample(event.audio.seconds, model.rate, rng, avoid=clip.labels)
+                rows.append(embed_recording(in_noise(event, noise, snr_db), model))
+                advance(1)
+            scores = {rule: heads[rule].scores(np.stack(rows)) for rule in RULES}
+            shares = [f"{100 * accuracy(truth, scores[rule]):.1f}" for rule in RULES]
             gain = accuracy_difference(
                 truth, scores["das"], scores["cosine"], rng=generator("boot")
             )
-            interval = (
-                f"{100 * gain.difference:+.1f} ({100 * gain.low:+.1f} to {100 * gain.high:+.1f})"
-            )
+            low, high = 100 * gain.low, 100 * gain.high
+            interval = f"{100 * gain.difference:+.1f} ({low:+.1f} to {high:+.1f})"
             table.add_row("clean" if snr_db is None else f"{snr_db:.0f} dB", *shares, interval)
     return table
 
@@ -142,11 +135,12 @@ def main() -> None:
     words = Text(f"\nListening for: {', '.join(labels)}   (model: {model.name})\n")
     console.print(Group(words, synthetic_table(model, compiled(model, labels))))
     if arguments.svg:
-        arguments.svg.parent.mkdir(exist_ok=True)
-        console.save_svg(str(arguments.svg), title="make demo")
-    if (SHARED / "audio" / "manifest.csv").is_file():
+        picture = console.export_svg(title="make demo")
+        # The viewer's own fixed-width font does; a picture fetches nothing.
+        arguments.svg.write_text(re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL))
+    try:
         console.print(real_table(model, arguments.per_class))
-    else:
+    except UsageError:  # they come with the project's workshop, not with the project
         console.print("(No real recordings beside this project; the real panel is left out.)")
     console.print(f"Done in {time.perf_counter() - started:.0f} s. Next, with your own words:\n")
     command = '.venv/bin/driftscore classify demo/sounds --labels "siren, rain, a clock ticking"'

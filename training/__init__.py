@@ -1,0 +1,1 @@
+"""Where the embedded model comes from: see `training.rebuild`."""
