@@ -8,7 +8,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Annotated
 
@@ -274,7 +273,14 @@ def _timeline_rows(
 
 
 def _event_row(source: str, event: Event, error: str = "") -> Row:
-    return {"file": source, **asdict(event), "error": error}
+    return {
+        "file": source,
+        "start_s": event.start_s,
+        "end_s": event.end_s,
+        "label": event.label,
+        "score": event.score,
+        "error": error,
+    }
 
 
 def _compared_rows(

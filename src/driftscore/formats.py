@@ -109,7 +109,10 @@ def _spans(rows: Iterable[Row], format: str) -> Iterator[Row]:
         if row.get("error"):
             continue
         if "start_s" not in row or "label" not in row:
-            raise UsageError(f"--format {format} writes one label a row: no --compare, no --multi")
+            raise UsageError(
+                f"--format {format} writes a label with its times a row: "
+                "not with --compare or --multi, and not of stored embeddings"
+            )
         yield row
 
 
