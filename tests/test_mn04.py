@@ -1,0 +1,168 @@
+"""mn04 as we build it equals mn04 as published, and its file is read without trust."""
+
+import io
+import os
+import pickle
+import urllib.error
+import urllib.request
+import warnings
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from driftscore.backbones import mn04
+from driftscore.backbones._log_mel import FrontEnd, log_mel
+from driftscore.backbones._torch_zip import read_tensors
+from driftscore.errors import DriftscoreError, FormatError, UsageError
+
+SHARED = Path(os.environ.get("DRIFTSCORE_SHARED", Path(__file__).parents[2] / "shared"))
+FOLDER = SHARED / "models" / "mn04"
+
+
+@pytest.fixture(scope="module")
+def golden():
+    if not (FOLDER / "golden.npz").exists():
+        warnings.warn(f"mn04 is NOT checked: {FOLDER} is absent", stacklevel=1)
+        pytest.skip(f"needs {FOLDER}; set DRIFTSCORE_SHARED to the folder that holds models/")
+    return np.load(FOLDER / "golden.npz")
+
+
+@pytest.fixture(scope="module")
+def clips(golden):
+    soundfile, soxr = pytest.importorskip("soundfile"), pytest.importorskip("soxr")
+    found = []
+    for name in golden["files"]:
+        samples, rate = soundfile.read(
+            SHARED / "audio" / str(name), dtype="float32", always_2d=True
+        )
+        found.append(soxr.resample(samples.mean(axis=1), rate, mn04.RATE, quality="HQ"))
+    return found
+
+
+@pytest.fixture(scope="module")
+def tagger(golden, tmp_path_factory):
+    pytest.importorskip("onnx")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DRIFTSCORE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        return mn04.load_tagger(FOLDER)
+
+
+def test_log_mel_equals_the_golden_one(golden, clips):
+    np.testing.assert_allclose(mn04.log_mel(clips[0]), golden["log_mel_first"], atol=1e-4)
+
+
+def test_logits_and_embeddings_equal_the_golden_ones(golden, clips, tagger):
+    for samples, logits, embedding in zip(
+        clips, golden["logits"], golden["embedding"], strict=True
+    ):
+        ours = tagger.logits_and_embedding(samples)
+        np.testing.assert_allclose(ours[0], logits, atol=1e-3)
+        np.testing.assert_allclose(ours[1], embedding, atol=1e-3)
+
+
+def test_a_clip_gives_the_same_logits_every_time(clips, tagger):
+    first = tagger.logits(clips[0])
+    tagger.logits(clips[1][:40_000])
+    assert np.array_equal(first, tagger.logits(clips[0]))
+
+
+def test_a_damaged_conversion_in_the_cache_is_made_again(
+    golden, clips, tagger, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("DRIFTSCORE_CACHE", str(tmp_path))
+    mn04.load_tagger(FOLDER)
+    (converted,) = tmp_path.glob("*.onnx")
+    converted.write_bytes(converted.read_bytes()[:-1000])
+    again = mn04.load_tagger(FOLDER).logits(clips[0])
+    assert np.array_equal(again, tagger.logits(clips[0]))
+
+
+@pytest.mark.parametrize("length", [0, 1, 100, 513, 514, 1_000, 32_000])
+def test_a_clip_of_any_length_has_a_finite_log_mel(length):
+    samples = np.random.default_rng(0).normal(size=length).astype(np.float32)
+    mel = mn04.log_mel(samples)
+    assert mel.shape[0] == 128
+    assert mel.shape[1] >= 1
+    assert np.isfinite(mel).all()
+
+
+def test_log_mel_equals_a_slow_and_obvious_one():
+    front_end = FrontEnd(rate=8_000, n_fft=64, window=48, hop=16, mels=6, top_hz=3_500.0)
+    x = np.random.default_rng(1).normal(size=300)
+    y = np.pad(x[1:] - 0.97 * x[:-1], 32, mode="reflect")
+    window = np.zeros(64)
+    window[8:56] = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(48) / 47)
+    mel = lambda f: 1127 * np.log(1 + f / 700)  # noqa: E731
+    edges = np.linspace(mel(0), mel(3_500.0), 8)
+    expected = np.zeros((6, 1 + (len(y) - 64) // 16))
+    for t in range(expected.shape[1]):
+        frame = y[16 * t : 16 * t + 64] * window
+        for m in range(6):
+            total = 0.0
+            for k in range(32):
+                power = abs(np.sum(frame * np.exp(-2j * np.pi * k * np.arange(64) / 64))) ** 2
+                f = mel(k * 8_000 / 64)
+                up = (f - edges[m]) / (edges[m + 1] - edges[m])
+                down = (edges[m + 2] - f) / (edges[m + 2] - edges[m + 1])
+                total += power * max(0.0, min(up, down))
+            expected[m, t] = (np.log(total + 1e-5) + 4.5) / 5
+    np.testing.assert_allclose(log_mel(x.astype(np.float32), front_end), expected, atol=1e-4)
+
+
+def _torch_file(path: Path, state: object) -> Path:
+    contents = io.BytesIO()
+    pickle.Pickler(contents, protocol=2).dump(state)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", contents.getvalue())
+    return path
+
+
+def test_a_file_that_would_run_something_is_refused_and_not_run(tmp_path):
+    class Hostile:
+        def __reduce__(self):
+            return (os.mkdir, (str(tmp_path / "ran"),))
+
+    with pytest.raises(FormatError, match=r"no tensor.*Nothing in it was run"):
+        read_tensors(_torch_file(tmp_path / "hostile.pt", {"weight": Hostile()}))
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("contents", [b"", b"not a zip", b"PK\x03\x04 cut off"])
+def test_a_damaged_file_is_refused_in_words(tmp_path, contents):
+    (tmp_path / "damaged.pt").write_bytes(contents)
+    with pytest.raises(FormatError, match=r"damaged.pt"):
+        read_tensors(tmp_path / "damaged.pt")
+
+
+def test_something_other_than_tensors_is_refused(tmp_path):
+    with pytest.raises(FormatError, match=r"other than a dictionary of tensors"):
+        read_tensors(_torch_file(tmp_path / "odd.pt", {"weight": "words"}))
+
+
+def test_weights_with_another_checksum_are_refused(tmp_path):
+    (tmp_path / mn04.FILE_NAME).write_bytes(b"x" * 1000)
+    with pytest.raises(FormatError, match=r"not mn04 as published.*save it as"):
+        mn04.find_weights(tmp_path)
+
+
+def test_a_path_without_weights_says_how_to_get_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("DRIFTSCORE_MN04", str(tmp_path / "nothing.pt"))
+    with pytest.raises(UsageError, match=r"save it as"):
+        mn04.find_weights()
+
+
+@pytest.mark.parametrize("answer", ["none", "cut off"])
+def test_a_download_that_fails_leaves_nothing_and_says_what_to_do(tmp_path, monkeypatch, answer):
+    def open_address(*_args, **_settings):
+        if answer == "none":
+            raise urllib.error.URLError("no network")
+        return io.BytesIO(b"half of it")
+
+    monkeypatch.setenv("DRIFTSCORE_CACHE", str(tmp_path))
+    monkeypatch.delenv("DRIFTSCORE_MN04", raising=False)
+    monkeypatch.setattr(urllib.request, "urlopen", open_address)
+    with pytest.raises(DriftscoreError, match=r"save it as"):
+        mn04.find_weights()
+    assert list(tmp_path.iterdir()) == []
