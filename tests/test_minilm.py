@@ -142,11 +142,19 @@ def test_a_text_has_the_same_bits_alone_and_in_any_batch() -> None:
 
 @needs_onnx
 @needs_weights
-def test_vectors_equal_those_of_sentence_transformers() -> None:
-    oracle = pytest.importorskip(
-        "sentence_transformers", reason="sentence-transformers is not installed: NO oracle"
+def test_vectors_equal_those_of_transformers() -> None:
+    """The model's own recipe: transformers' BERT, the mean over tokens, unit norm."""
+    torch = pytest.importorskip("torch", reason="TORCH IS NOT INSTALLED: no oracle")
+    transformers = pytest.importorskip(
+        "transformers", reason="TRANSFORMERS IS NOT INSTALLED: no oracle"
     )
     folder = minilm.find_weights()
-    transformer = oracle.SentenceTransformer(str(folder), device="cpu")
-    wanted = transformer.encode(TEXTS, batch_size=1, normalize_embeddings=True)
-    assert minilm.load_encoder(folder).encode(TEXTS) == pytest.approx(wanted, abs=2e-6)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModel.from_pretrained(folder).eval()
+    wanted = []
+    for text in TEXTS:
+        inputs = tokenizer(text, truncation=True, max_length=minilm.LONGEST, return_tensors="pt")
+        with torch.inference_mode():
+            mean = model(**inputs).last_hidden_state[0].mean(dim=0)
+        wanted.append((mean / mean.norm()).numpy())
+    assert minilm.load_encoder(folder).encode(TEXTS) == pytest.approx(np.stack(wanted), abs=2e-6)
