@@ -152,3 +152,17 @@ def test_the_texts_are_listed_without_a_model():
     assert "the sound of sea waves" in texts
     assert "siren with mains hum in the background" in texts
     assert len(ears.set_params(rule="zs_text").texts()) == 3 * 209 + 3
+
+
+def test_a_loaded_model_is_kept_while_other_parameters_change(wav, monkeypatch):
+    loads = []
+    monkeypatch.setattr(
+        "driftscore.classifier.load_backbone",
+        lambda spec: loads.append(spec) or load_backbone(spec),
+    )
+    ears = Classifier(LABELS, backbone="fake").fit()
+    ears.set_params(beta=0.5).fit()
+    ears.set_params(labels=["a", "b"]).fit()
+    assert loads == ["fake"]
+    ears.set_params(backbone="fake").fit()
+    assert loads == ["fake", "fake"]

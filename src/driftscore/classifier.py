@@ -123,11 +123,12 @@ class Classifier:
     def fit(self, X: Any = None, y: Any = None) -> "Classifier":
         """Load the model and compile the head; X and y are ignored: nothing is learnt."""
         self._check()
-        self.backbone_: Backbone = (
-            load_backbone(self.backbone)
-            if isinstance(self.backbone, (str, PathLike))
-            else self.backbone
-        )
+        if not hasattr(self, "backbone_"):
+            self.backbone_: Backbone = (
+                load_backbone(self.backbone)
+                if isinstance(self.backbone, (str, PathLike))
+                else self.backbone
+            )
         self.head_: Head = self._compile()
         if len(self.head_.labels) == 1 and self.threshold is None:
             raise UsageError(
@@ -199,12 +200,15 @@ class Classifier:
         return {name: getattr(self, name) for name in _parameters()}
 
     def set_params(self, **params: Any) -> "Classifier":
-        """Change constructor arguments; the head is compiled anew on next use."""
+        """Change constructor arguments; the head is compiled anew on next use.
+
+        A model once loaded is kept unless `backbone` itself is changed.
+        """
         for name, value in params.items():
             if name not in _parameters():
                 raise unknown("parameter of Classifier", name, _parameters())
             setattr(self, name, value)
-        for made in ("head_", "backbone_", "classes_"):
+        for made in ("head_", "classes_", *(["backbone_"] if "backbone" in params else [])):
             self.__dict__.pop(made, None)
         return self
 
