@@ -1,0 +1,196 @@
+"""Export the text tower as one ONNX file: ids (1, n) -> tag-space vector (1, 527).
+
+The graph is written by hand. Matrices are int8 with a scale per output column, turned to float32
+once when the session is made (Cast and Mul are folded; a DequantizeLinear would run for every
+text); the piece table stays in 4 bits, and only the rows of a text are unpacked. The anchors and
+tau are inside. Outputs: `embedding` (1, 527), and `sentence` (1, 384), MiniLM's space, for tests.
+
+    python -m training.export_text
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, checker, helper, numpy_helper
+from tokenizers import Tokenizer
+
+from driftscore.files import replacing, sha256
+from training.text_corpus import REPOSITORY, WORK
+from training.text_tower import HEADS, HIDDEN, LAYERS, load_anchors, load_tower
+
+OUT = REPOSITORY / "src" / "driftscore" / "models" / "mini"
+OPSET = 17
+IR_VERSION = 8
+NORM_EPSILON = 1e-5
+
+
+class Graph:
+    """Nodes and constants as they are added; every method returns the name of its output."""
+
+    def __init__(self, weights: dict[str, np.ndarray]) -> None:
+        self.weights = weights
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def node(self, kind: str, *inputs: str, output: str = "", **settings: Any) -> str:
+        """Add a node with one output."""
+        name = output or f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, list(inputs), [name], **settings))
+        return name
+
+    def constant(self, value: Any, dtype: Any = np.float32) -> str:
+        """Add a constant."""
+        name = f"c{len(self.constants)}"
+        array = np.array(value, dtype, order="C")
+        self.constants.append(numpy_helper.from_array(array, name))
+        return name
+
+    def half(self, value: np.ndarray) -> str:
+        """Add a constant stored as float16."""
+        return self.node("Cast", self.constant(value, np.float16), to=TensorProto.FLOAT)
+
+    def matrix(self, name: str) -> str:
+        """Add a weight (out, in) as int8 (in, out) with a scale per output."""
+        weight = self.weights[name].T
+        scale = np.maximum(np.abs(weight).max(0), 1e-12) / 127
+        stored = self.constant(np.rint(weight / scale), np.int8)
+        return self.node(
+            "Mul", self.node("Cast", stored, to=TensorProto.FLOAT), self.constant(scale)
+        )
+
+    def linear(self, x: str, name: str) -> str:
+        """Apply a dense layer."""
+        product = self.node("MatMul", x, self.matrix(f"{name}.weight"))
+        return self.node("Add", product, self.constant(self.weights[f"{name}.bias"]))
+
+    def norm(self, x: str, name: str) -> str:
+        """Apply a layer norm."""
+        parts = (self.constant(self.weights[f"{name}.{part}"]) for part in ("weight", "bias"))
+        return self.node("LayerNormalization", x, *parts, epsilon=NORM_EPSILON, axis=-1)
+
+    def take(self, x: str, index: int) -> str:
+        """Take one slice along the first axis, without that axis."""
+        return self.node("Gather", x, self.constant(index, np.int64), axis=0)
+
+    def reshape(self, x: str, *sizes: int) -> str:
+        """Reshape; 0 keeps a size."""
+        return self.node("Reshape", x, self.constant(sizes, np.int64))
+
+    def unit(self, x: str, output: str = "") -> str:
+        """Scale rows to length one."""
+        return self.node("Div", x, self.node("ReduceL2", x, axes=[1], keepdims=1), output=output)
+
+    def look_up(self, packed: np.ndarray, scale: np.ndarray) -> str:
+        """Return the pieces of `ids`, (1, n, 320), unpacked from 4 bits."""
+        rows = self.node("Gather", self.constant(packed, np.uint8), "ids", axis=0)
+        both = self.node("Cast", rows, to=TensorProto.FLOAT)
+        high = self.node("Floor", self.node("Mul", both, self.constant(1 / 16)))
+        low = self.node("Sub", both, self.node("Mul", high, self.constant(16)))
+        halves = self.node("Concat", low, high, axis=-1)
+        return self.node("Mul", self.node("Sub", halves, self.constant(8)), self.constant(scale))
+
+    def layer(self, x: str, name: str) -> str:
+        """Apply one pre-norm transformer layer."""
+        joined = self.linear(self.norm(x, f"{name}.norm_attention"), f"{name}.qkv")
+        split = self.reshape(joined, 0, 0, 3, HEADS, HIDDEN // HEADS)
+        parts = self.node("Transpose", split, perm=[2, 0, 3, 1, 4])
+        query, key, value = (self.take(parts, index) for index in range(3))
+        turned = self.node("Transpose", key, perm=[0, 1, 3, 2])
+        scores = self.node(
+            "Mul", self.node("MatMul", query, turned), self.constant((HIDDEN // HEADS) ** -0.5)
+        )
+        mixed = self.node("MatMul", self.node("Softmax", scores, axis=-1), value)
+        merged = self.reshape(self.node("Transpose", mixed, perm=[0, 2, 1, 3]), 0, 0, HIDDEN)
+        x = self.node("Add", x, self.linear(merged, f"{name}.out"))
+        wide = self.node("Relu", self.linear(self.norm(x, f"{name}.norm_feed"), f"{name}.up"))
+        return self.node("Add", x, self.linear(wide, f"{name}.down"))
+
+
+def build(
+    weights: dict[str, np.ndarray],
+    packed: np.ndarray,
+    scale: np.ndarray,
+    anchors: np.ndarray,
+    tau: float,
+) -> Any:
+    """Return the ONNX model."""
+    graph = Graph(weights)
+    pieces = graph.look_up(packed, scale)
+    length = graph.node("Slice", graph.node("Shape", "ids"), *_bounds(graph, 1, 2))
+    start, axis = graph.constant([0], np.int64), graph.constant([0], np.int64)
+    place = graph.node("Slice", graph.half(weights["position"]), start, length, axis)
+    x = graph.node("Add", graph.linear(pieces, "enter"), place)
+    for index in range(LAYERS):
+        x = graph.layer(x, f"layers.{index}")
+    x = graph.norm(x, "norm")
+    attention = graph.node("Softmax", graph.linear(x, "weigh"), axis=1)
+    rows = graph.node("Transpose", attention, perm=[2, 0, 1])
+    pooled, direct = (
+        graph.node("Squeeze", graph.node("MatMul", _line(graph, rows, i), y), _axis(graph, 1))
+        for i, y in enumerate((x, pieces))
+    )
+    sentence = graph.node("Add", graph.linear(pooled, "leave"), graph.linear(direct, "skip"))
+    sentence = graph.unit(sentence, output="sentence")
+    sharp = graph.node(
+        "Mul", graph.node("MatMul", sentence, graph.half(anchors.T)), graph.constant(tau)
+    )
+    graph.unit(graph.node("Softmax", sharp, axis=-1), output="embedding")
+    model = helper.make_model(
+        helper.make_graph(
+            graph.nodes,
+            "mini_text",
+            [helper.make_tensor_value_info("ids", TensorProto.INT64, [1, "length"])],
+            [
+                helper.make_tensor_value_info("embedding", TensorProto.FLOAT, [1, len(anchors)]),
+                helper.make_tensor_value_info("sentence", TensorProto.FLOAT, [1, anchors.shape[1]]),
+            ],
+            graph.constants,
+        ),
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+        producer_name="driftscore",
+    )
+    checker.check_model(model)
+    return model
+
+
+def _bounds(graph: Graph, start: int, end: int) -> tuple[str, str]:
+    """Return the two ends of a slice along the first axis."""
+    return graph.constant([start], np.int64), graph.constant([end], np.int64)
+
+
+def _axis(graph: Graph, axis: int) -> str:
+    """Return an axis as a constant."""
+    return graph.constant([axis], np.int64)
+
+
+def _line(graph: Graph, rows: str, index: int) -> str:
+    """Return one set of pooling weights as a row, (1, 1, n)."""
+    return graph.node("Unsqueeze", graph.take(rows, index), _axis(graph, 1))
+
+
+def main() -> None:
+    """Write `text.onnx` and `tokenizer.json`."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--work", type=Path, default=WORK)
+    parser.add_argument("--out", type=Path, default=OUT)
+    options = parser.parse_args()
+    state = load_tower(options.work).state_dict()
+    weights = {name: value.numpy() for name, value in state.items()}
+    stored = np.load(options.work / "pieces.npz")
+    anchors, tau = load_anchors(options.work)
+    model = build(weights, stored["packed"], stored["scale"], anchors.numpy(), tau)
+    graph, words = options.out / "text.onnx", options.out / "tokenizer.json"
+    with replacing(graph) as partial:
+        partial.write_bytes(model.SerializeToString())
+    with replacing(words) as partial:
+        Tokenizer.from_file(str(options.work / "tokenizer.json")).save(str(partial), pretty=False)
+    for path in (graph, words):
+        path.chmod(0o644)
+        print(f"{path.name}: {path.stat().st_size} bytes, sha256 {sha256(path)}")
+
+
+if __name__ == "__main__":
+    main()

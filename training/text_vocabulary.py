@@ -1,0 +1,153 @@
+"""The text tower's own tokenizer and its frozen piece table.
+
+The pieces are ours: the words in use by WordNet's definitions, examples and counts and by the
+names of sounds, whole; then fragments learnt from all of WordNet's words, which spell the rest.
+Most labels are then made of whole words. Other scripts become [UNK], which the caller can see.
+
+Each piece's row is distilled: the teacher's sentence vectors of the piece alone and of "the sound
+of" it, reduced to 320 numbers by principal components and stored in 4 bits each (320 x 4 bits keep
+far more than 160 x 8). The table is not trained further, so a word that no training text contains
+stands where the others stand. The choice of words does not look at which of them are held out.
+
+Packed: column j < 160 in the low half of byte j, column 160 + j in its high half;
+value = (half - 8) * scale_j.
+
+    python -m training.text_vocabulary
+"""
+
+import argparse
+import os
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+from training.text_corpus import (
+    CAPTIONS,
+    COMPOSED,
+    DEFECTS,
+    PRODUCT_PHRASES,
+    QUALITIES,
+    SCENES,
+    SHARED,
+    SINGLE,
+    SOURCES,
+    WORK,
+    fetch_wordnet,
+    inflect,
+    read_class_names,
+    read_glosses,
+    read_lemmas,
+    words_of,
+)
+from training.text_teacher import Teacher
+
+PIECES = 26_750
+FRAGMENTS = 6_000
+WIDTH = 320
+UNKNOWN = "[UNK]"
+LONGEST = 64
+SIGNS = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
+CONTEXT = "the sound of {}"
+
+
+def count_words(shared: Path, work: Path) -> Counter[str]:
+    """Return how much each word is in use; the words of sounds and prompts come first."""
+    database = fetch_wordnet(work / "wordnet")
+    lemmas = read_lemmas(database)
+    counts: Counter[str] = Counter()
+    for text in read_glosses(database):
+        counts.update(words_of(text))
+    for lemma, uses in lemmas.items():
+        counts.update(dict.fromkeys(words_of(lemma), 1 + uses))
+    counts.update(word for form in inflect(lemmas, database) for word in words_of(form))
+    first = [*read_class_names(shared / "text"), *PRODUCT_PHRASES, *SCENES, *SOURCES, *QUALITIES]
+    first += [*DEFECTS, *SINGLE, *COMPOSED, *CAPTIONS]
+    counts.update({word: 1_000_000 for text in first for word in words_of(text)})
+    return counts
+
+
+def learn_fragments(counts: Counter[str]) -> list[str]:
+    """Return fragments that spell every word, learnt from all words at once."""
+    tokenizer: Any = Tokenizer(models.WordPiece(unk_token=UNKNOWN))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    alphabet = [*"abcdefghijklmnopqrstuvwxyz0123456789", *SIGNS]
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=FRAGMENTS, initial_alphabet=alphabet, limit_alphabet=len(alphabet),
+        special_tokens=[UNKNOWN], show_progress=False,
+    )  # fmt: skip
+    tokenizer.train_from_iterator(sorted(counts), trainer)
+    learnt: dict[str, int] = tokenizer.get_vocab()
+    letters = [f"##{sign}" for sign in alphabet]
+    return list(dict.fromkeys([*sorted(learnt, key=learnt.__getitem__), *letters]))
+
+
+def choose_pieces(counts: Counter[str]) -> list[str]:
+    """Return [UNK], the fragments, and whole words by use until the table is full."""
+    pieces = dict.fromkeys(learn_fragments(counts))
+    for word, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        if len(pieces) == PIECES:
+            break
+        pieces.setdefault(word)
+    return list(pieces)
+
+
+def build_tokenizer(pieces: Iterable[str]) -> Tokenizer:
+    """Return the tokenizer: lower case, no accents, greedy longest pieces, 64 at most."""
+    vocabulary = {piece: index for index, piece in enumerate(pieces)}
+    tokenizer: Any = Tokenizer(models.WordPiece(vocabulary, unk_token=UNKNOWN))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True, strip_accents=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    tokenizer.enable_truncation(LONGEST)
+    return tokenizer
+
+
+def describe_pieces(teacher: Teacher, pieces: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Return each piece's features (n, 768) and the teacher's vector of it alone (n, 384)."""
+    texts = [piece.removeprefix("##") for piece in pieces]
+    alone = teacher.encode(texts)
+    heard = teacher.encode([CONTEXT.format(text) for text in texts])
+    blocks = [block - block.mean(0) for block in (alone, heard)]
+    scaled = [block / np.sqrt((block**2).sum(1).mean()) for block in blocks]
+    return np.concatenate(scaled, 1), alone
+
+
+def reduce(features: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return 4-bit principal components, packed two to a byte, and a scale per column."""
+    directions = np.linalg.eigh(features.T.astype(np.float64) @ features)[1]
+    components = features @ directions[:, ::-1][:, :width].astype(np.float32)
+    components /= components.std(0) ** 0.5  # flatter, so that no few columns rule the first layer
+    scale = 2.9 * components.std(0) / 7.5
+    halves = np.clip(np.rint(components / scale) + 8, 0, 15).astype(np.uint8)
+    packed = halves[:, : width // 2] | (halves[:, width // 2 :] << 4)
+    return packed, scale.astype(np.float32)
+
+
+def unpack(packed: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Return the table as float32."""
+    halves = np.concatenate([packed & 15, packed >> 4], 1).astype(np.float32)
+    return (halves - 8) * scale
+
+
+def main() -> None:
+    """Write `tokenizer.json` and `pieces.npz`."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shared", type=Path, default=SHARED)
+    parser.add_argument("--work", type=Path, default=WORK)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    pieces = choose_pieces(count_words(options.shared, options.work))
+    build_tokenizer(pieces).save(str(options.work / "tokenizer.json"), pretty=False)
+    features, vectors = describe_pieces(Teacher(options.threads), pieces)
+    packed, scale = reduce(features, WIDTH)
+    stored = options.work / "pieces.npz"
+    np.savez(stored, packed=packed, scale=scale, vectors=vectors.astype(np.float16), pieces=pieces)
+    print(f"{len(pieces)} pieces of {WIDTH} columns, {packed.nbytes / 1e6:.2f} MB")
+
+
+if __name__ == "__main__":
+    main()
