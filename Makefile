@@ -39,8 +39,9 @@ format: setup ## put the code into its standard form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup ## measure what DAS costs beside cosine, and our average precision beside scikit-learn's
+bench: setup ## what DAS costs beside cosine, one clip's time, average precision beside scikit-learn's
 	$(BIN)/python bench/scoring.py
+	$(BIN)/python bench/one_clip.py
 	$(BIN)/python bench/precision.py
 
 scaper-env: ## make scaper's own old environment, the oracle for mixing (needs libsox-dev and g++)

@@ -11,12 +11,14 @@ import time
 from pathlib import Path
 
 import numpy as np
+from rich import box
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
 from driftscore import Audio, Head, build_bank, compile_head, load_backbone
 from driftscore.backbones import Backbone, embed_recording
+from driftscore.classifier import Result
 from driftscore.errors import UsageError
 from driftscore.lab.datasets import shared_events
 from driftscore.lab.metrics import accuracy, accuracy_difference
@@ -55,11 +57,14 @@ def sound(path: Path, rate: int) -> Sound:
 
 def synthetic_table(model: Backbone, heads: dict[str, Head]) -> Table:
     """Return the table of the demo's own sounds."""
-    table = Table(title="Our own sounds, clean and in street noise at 0 dB", title_justify="left")
-    table.add_column("sound")
+    table = Table(
+        title="Our own sounds, clean and in street noise at 0 dB; numbers: the lead",
+        title_justify="left",
+    )
+    table.add_column("sound", no_wrap=True)
     for condition in ("clean", "0 dB"):
         for rule in RULES:
-            table.add_column(f"{condition}\n{rule}")
+            table.add_column(f"{condition}, {rule}", no_wrap=True)
     street = sound(HERE / "sounds" / "street.flac", model.rate)
     noise = Stretch(street, 0, len(street.audio.samples))
     for name, truth in SOUNDS.items():
@@ -73,10 +78,12 @@ def synthetic_table(model: Backbone, heads: dict[str, Head]) -> Table:
 
 
 def answer(head: Head, z: np.ndarray, truth: str) -> Text:
-    """Return a rule's label for an embedding, marked right or wrong."""
-    found = head.labels[int(head.scores(z)[0].argmax())]
+    """Return a rule's label for an embedding, marked right or wrong, and its lead."""
+    result = Result("", head.labels, head.scores(z)[0])
+    found = result.label
     return Text(
-        f"{'✓' if found == truth else '✗'} {found}", style="green" if found == truth else "red"
+        f"{'✓' if found == truth else '✗'} {found} {result.margin:.2f}",
+        style="green" if found == truth else "red",
     )
 
 
@@ -92,6 +99,7 @@ def real_table(model: Backbone, per_class: int) -> Table:
     table = Table(
         title=f"{len(clips)} real recordings of {len(labels)} classes in real noise: accuracy in %",
         title_justify="left",
+        box=box.SIMPLE_HEAD,
     )
     for column in ("SNR", *RULES, "DAS gains (95 % interval)"):
         table.add_column(column, justify="right")
@@ -128,7 +136,7 @@ def main() -> None:
     parser.add_argument("--svg", type=Path, help="write the table of our own sounds as a picture")
     parser.add_argument("--per-class", type=int, default=2, help="real recordings a class")
     arguments = parser.parse_args()
-    console = Console(record=arguments.svg is not None, width=96 if arguments.svg else None)
+    console = Console(record=arguments.svg is not None, width=112 if arguments.svg else None)
     started = time.perf_counter()
     model = load_backbone(arguments.backbone)
     labels = [*SOUNDS.values(), *OTHERS]
