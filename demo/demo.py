@@ -58,8 +58,9 @@ def sound(path: Path, rate: int) -> Sound:
 def synthetic_table(model: Backbone, heads: dict[str, Head]) -> Table:
     """Return the table of the demo's own sounds."""
     table = Table(
-        title="Our own sounds, clean and in street noise at 0 dB; numbers: the lead",
+        title="Our own sounds, clean and in street noise at 0 dB (numbers: the label's lead)",
         title_justify="left",
+        box=box.SIMPLE_HEAD,
     )
     table.add_column("sound", no_wrap=True)
     for condition in ("clean", "0 dB"):
