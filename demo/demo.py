@@ -40,6 +40,7 @@ SOUNDS = {
 }
 OTHERS = ["dog bark", "car engine", "birds singing", "footsteps"]
 RULES = ("cosine", "das")
+_ROOM = 108  # columns that the table takes with every label spelt out
 SNRS_DB = (None, 10.0, 0.0)
 
 
@@ -55,7 +56,7 @@ def sound(path: Path, rate: int) -> Sound:
     return Sound(str(path), load(str(path), rate))
 
 
-def synthetic_table(model: Backbone, heads: dict[str, Head]) -> Table:
+def synthetic_table(model: Backbone, heads: dict[str, Head], *, room: bool) -> Table:
     """Return the table of the demo's own sounds."""
     table = Table(
         title="Our own sounds, clean and in street noise at 0 dB (numbers: the label's lead)",
@@ -73,18 +74,21 @@ def synthetic_table(model: Backbone, heads: dict[str, Head]) -> Table:
         event = sound(HERE / "sounds" / f"{name}.flac", model.rate)
         for snr_db in (None, 0.0):
             z = embed_recording(in_noise(event, noise, snr_db), model)
-            row += [answer(heads[rule], z, truth) for rule in RULES]
+            row += [answer(heads[rule], z, truth, room=room) for rule in RULES]
         table.add_row(*row)
     return table
 
 
-def answer(head: Head, z: np.ndarray, truth: str) -> Text:
-    """Return a rule's label for an embedding, marked right or wrong, and its lead."""
+def answer(head: Head, z: np.ndarray, truth: str, *, room: bool) -> Text:
+    """Return a rule's label for an embedding, right or wrong, and its lead.
+
+    Without much room a right label is only ticked: its name stands in the first column.
+    """
     result = Result("", head.labels, head.scores(z)[0])
-    found = result.label
+    right = result.label == truth
+    name = f" {result.label}" if room or not right else ""
     return Text(
-        f"{'✓' if found == truth else '✗'} {found} {result.margin:.2f}",
-        style="green" if found == truth else "red",
+        f"{'✓' if right else '✗'}{name} {result.margin:.2f}", style="green" if right else "red"
     )
 
 
@@ -142,7 +146,8 @@ def main() -> None:
     model = load_backbone(arguments.backbone)
     labels = [*SOUNDS.values(), *OTHERS]
     words = Text(f"\nListening for: {', '.join(labels)}   (model: {model.name})\n")
-    console.print(Group(words, synthetic_table(model, compiled(model, labels))))
+    table = synthetic_table(model, compiled(model, labels), room=console.width >= _ROOM)
+    console.print(Group(words, table))
     if arguments.svg:
         picture = console.export_svg(title="make demo")
         # The viewer's own fixed-width font does; a picture fetches nothing.
@@ -153,9 +158,8 @@ def main() -> None:
         console.print("(No real recordings beside this project; the real panel is left out.)")
     console.print(f"Done in {time.perf_counter() - started:.0f} s. Next, with your own words:\n")
     command = '.venv/bin/driftscore classify demo/sounds --labels "siren, rain, a clock ticking"'
-    console.print(
-        Text(f"  {command}\n  {command} --compare cosine\n  .venv/bin/driftscore --help\n")
-    )
+    lines = f"  {command}\n  {command} --compare cosine\n  .venv/bin/driftscore --help\n"
+    console.print(lines, soft_wrap=True, highlight=False)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ def test_the_lab_opens_without_its_heavy_libraries():
         "import sys\n"
         f"for name in {heavy}: sys.modules[name] = None\n"
         "from driftscore.lab import datasets, download, metrics, mixing, noises\n"
+        "from driftscore.lab import commands, findings, report, runner, tables\n"
         "datasets.dataset_names(), noises.noise_names()\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

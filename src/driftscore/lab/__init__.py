@@ -1,1 +1,1 @@
-"""Where claims are measured: datasets, noises, mixing and metrics (`driftscore[lab]`)."""
+"""Where claims are measured: corpora, mixing, metrics, grids and reports (`driftscore[lab]`)."""
