@@ -206,6 +206,25 @@ def list_(
     write_rows(listings[what](), format, sys.stdout)
 
 
+_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+
+@app.command(context_settings=_PASS_ON)
+def lab(context: typer.Context) -> None:
+    """Measure rules in noise over a grid: run, status, report, export (extra: lab)."""
+    from driftscore.lab import commands  # not at the top: most commands never need the lab
+
+    commands.call(commands.lab, context.args, "driftscore lab")
+
+
+@app.command(context_settings=_PASS_ON)
+def data(context: typer.Context) -> None:
+    """Fetch and check the datasets and noise corpora that the lab uses."""
+    from driftscore.lab import commands
+
+    commands.call(commands.data, context.args, "driftscore data")
+
+
 def _pack_rows() -> list[Row]:
     packs = [load_pack(name) for name in pack_names()]
     return [{"pack": p.id, "holds": f"{len(p.entries)} {p.kind}", "what": p.title} for p in packs]

@@ -1,0 +1,176 @@
+import json
+import resource
+import time
+
+import numpy as np
+import pytest
+
+from bench import build, small_grid, write
+from driftscore.errors import FormatError, UsageError
+from driftscore.lab import grid as grids
+from driftscore.lab.grid import cells, groups, keys, load_grid, measure, needs_of, parse_grid
+from driftscore.lab.store import read_cell
+from driftscore.lab.validation import check
+
+
+@pytest.fixture
+def home(tmp_path):
+    return build(tmp_path)
+
+
+def axis(values):
+    return json.dumps(list(values))
+
+
+def test_a_million_cells_are_planned_in_seconds():
+    text = (
+        'datasets = ["esc50", "fsd50k", "sonyc_ust", "tut2016", "urbansound8k"]\n'
+        'noises = ["tau2019", "demand", "musan", "recorded", "synthetic"]\n'
+        f'mixings = ["additive", "scaper"]\nsnrs = {axis(range(20))}\nseeds = {axis(range(10))}\n'
+        f'backbones = ["mini", "mn04"]\nrules = ["cosine", "das", "zs_text", "zs_audio"]\n'
+        f"betas = {axis(n / 100 for n in range(1, 48))}\n"
+    )
+    started = time.process_time()
+    big = parse_grid(text, name="big")
+    facts = grids.Facts(clips={f"{name}/0": 400 for name in big.names("datasets")})
+    size = measure(big, facts)
+    listed = sum(1 for _ in keys(big, facts))
+    assert size.cells == listed == 1_000_000
+    assert size.clips == 20_000 * 400
+    assert size.seconds > 0
+    assert time.process_time() - started < 10
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 1_000_000  # kB
+
+
+def test_the_count_is_that_of_distinct_keys(home):
+    grid = small_grid(home, more="betas = [0.1, 0.25]")
+    listed = list(keys(grid))
+    assert len(listed) == len(set(listed)) == measure(grid).cells
+    assert listed == [cell.key for cell in cells(grid)]
+
+
+def test_a_key_is_canonical_json_and_tells_the_cell(home):
+    for cell in cells(small_grid(home)):
+        assert json.dumps(json.loads(cell.key), sort_keys=True, separators=(",", ":")) == cell.key
+        assert read_cell(cell.key) == cell
+
+
+def test_blocks_share_conditions_without_doubles():
+    text = (
+        'datasets = ["esc50"]\nnoises = ["musan"]\nsnrs = ["clean", 0]\n'
+        '[[block]]\nrules = ["cosine", "das"]\n[[block]]\nrules = ["das", "zs_text"]\n'
+        "betas = [0.25, 0.5]\n"
+    )
+    found = [cell.key for cell in cells(parse_grid(text, name="two"))]
+    assert len(found) == len(set(found)) == 2 * 4
+    conditions = [condition for condition, _ in groups(parse_grid(text, name="two"))]
+    assert len(conditions) == len(set(conditions)) == 2
+
+
+def test_a_rule_has_only_the_axes_that_move_it():
+    assert needs_of("cosine") == frozenset()
+    assert needs_of("das") == {"beta", "pack", "direction"}
+    assert needs_of("noisy_ensemble") == {"pack"}
+    assert needs_of("tgap_audio") == {"pool", "noise"}
+    assert needs_of("zs_audio_oracle") == {"background"}
+
+
+def test_clean_clips_have_no_noise_and_no_place(home):
+    clean = next(s for c, s in groups(small_grid(home)) if c.clean)
+    names = [scoring.name for scoring in clean]
+    assert "zs_audio" in names
+    assert "zs_text:matched" not in names
+    assert "zs_audio_oracle" not in names
+    assert len([c for c, _ in groups(small_grid(home)) if c.clean]) == 1
+
+
+@pytest.mark.parametrize("name", grids.shipped_grids())
+def test_every_shipped_grid_is_planned(name):
+    grid = load_grid(name)
+    assert grid.title
+    assert measure(grid).cells > 10
+
+
+def test_the_grid_of_the_shared_recordings_is_the_one_that_was_asked_for(shared):
+    grid = load_grid("here")
+    facts = grids.Facts(clips={"shared_events/0": 400, "shared_scenes/0": 200})
+    snrs = {c.snr_db for c, _ in groups(grid, facts)}
+    assert snrs == {None, 20, 10, 8, 6, 0}
+    assert {c.seed for c, _ in groups(grid, facts)} == {None, 0, 1, 2}
+    assert {c.mixing for c, _ in groups(grid, facts)} == {None, "additive", "scaper"}
+
+
+def test_all_problems_are_told_at_once(home):
+    grid = small_grid(
+        home,
+        rules=["cosin", "das", "cosine:matched"],
+        snrs='["clean", "loud"]',
+        mixings='["scapper"]',
+        more='betas = ["x"]\ndirections = ["men"]\nreferences = ["prompt"]',
+    )
+    (home / "clips" / "siren-0.wav").unlink()
+    write(home / "noise" / "street.wav", np.zeros(16_000))
+    write(home / "noise" / "cafe.wav", np.ones(1_600) * 0.1)
+    with pytest.raises(UsageError) as caught:
+        check(grid)
+    said = str(caught.value)
+    for part in (
+        "did you mean 'cosine'?",
+        "The rule 'cosine' has no variant 'matched'",
+        "An SNR is a number of dB or 'clean', not 'loud'",
+        "did you mean 'scaper'?",
+        "A beta is a number, not 'x'",
+        "did you mean 'mean'?",
+        "siren-0.wav",
+        "street.wav is silent",
+        "cafe.wav is 0.100 s long",
+    ):
+        assert part in said, part
+
+
+def test_a_class_that_all_noise_holds_is_told_beforehand(home):
+    (home / "noise" / "noise.csv").write_text(
+        "file,environment,avoid\nstreet.wav,street,siren\ncafe.wav,cafe,siren rain\n"
+    )
+    with pytest.raises(UsageError, match=r"Every recording of the noise recorded holds 'siren'"):
+        check(small_grid(home))
+
+
+def test_unknown_names_get_the_nearest(home):
+    text = 'datasets = ["esc5"]\nnoises = ["demnd"]\nsnrs = [0]\nbackbones = ["fke"]\n'
+    text += 'packs = ["das5"]\n'
+    with pytest.raises(UsageError) as caught:
+        check(parse_grid(text, name="typos"))
+    for near in ("'esc50'", "'demand'", "'fake'", "'das52'"):
+        assert f"did you mean {near}?" in str(caught.value)
+
+
+def test_folds_are_needed_where_a_rule_draws_from_them(home):
+    (home / "clips" / "labels.csv").unlink()
+    for path in sorted((home / "clips").glob("*.wav")):
+        label = path.name.split("-")[0]
+        (home / "clips" / label).mkdir(exist_ok=True)
+        path.rename(home / "clips" / label / path.name)
+    with pytest.raises(UsageError, match="folder has no folds"):
+        check(small_grid(home, rules=["cosine", "tgap:noisy"]))
+
+
+def test_what_a_name_stands_for_is_part_of_the_key(home):
+    grid = small_grid(home)
+    before = check(grid)
+    assert set(keys(grid, before)) == set(keys(grid, check(grid)))
+    write(home / "clips" / "siren-0.wav", np.ones(9_000) * 0.1)
+    after = check(grid)
+    assert not set(keys(grid, before)) & set(keys(grid, after))
+    assert before.models == after.models
+
+
+def test_a_grid_that_is_no_grid_says_so(tmp_path):
+    with pytest.raises(UsageError, match="did you mean 'panel'"):
+        load_grid("pannel")
+    with pytest.raises(UsageError, match="did you mean 'datasets'"):
+        parse_grid('dataset = ["esc50"]', name="x")
+    with pytest.raises(FormatError, match="not valid TOML"):
+        parse_grid("datasets = [", name="x")
+    with pytest.raises(UsageError, match="limit is a number of clips"):
+        parse_grid('limit = "some"', name="x")

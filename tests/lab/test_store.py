@@ -1,0 +1,106 @@
+import errno
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from driftscore.errors import DriftscoreError, FormatError
+from driftscore.lab import store as stores
+from driftscore.lab.grid import Cell, Condition, Scoring
+from driftscore.lab.store import Row, Store, StoreError
+
+CONDITION = Condition("esc50", "d", 0, "musan", "n", "additive", 0.0, 1, "fake", "m")
+
+
+def row(rule="das", **values):
+    return Row(Cell(CONDITION, Scoring(rule)), "accuracy", 0.5, 10, **values)
+
+
+def test_rows_come_back_as_they_were_put(tmp_path):
+    outcomes = np.array([0, 3, -1], np.int16)
+    put = row(outcomes=outcomes, details={"fold_mean": 0.25}, difference=0.1, low=-0.1, high=0.2)
+    with Store(tmp_path) as store:
+        store.put_rows([put, row("cosine")])
+    with Store(tmp_path) as store:
+        found = {r.cell.scoring.rule: r for r in store.rows()}
+        assert store.done(CONDITION) == {put.cell.key, row("cosine").cell.key}
+    assert found["das"].outcomes.tolist() == outcomes.tolist()
+    assert (found["das"].low, found["das"].details) == (-0.1, {"fold_mean": 0.25})
+    assert found["das"].cell == put.cell
+
+
+def test_rows_with_an_error_count_as_missing_only_when_asked(tmp_path):
+    with Store(tmp_path) as store:
+        store.put_rows([row(error="no pool")])
+        assert len(store.done(CONDITION)) == 1
+        assert not store.done(CONDITION, failed_too=False)
+
+
+def test_arrays_are_found_by_their_name_and_damage_counts_as_none(tmp_path):
+    with Store(tmp_path) as store:
+        assert store.get_arrays("embeddings", "a") is None
+        store.put_arrays("embeddings", "a", {"rows": np.eye(3), "words": np.array(["x", ""])})
+        found = store.get_arrays("embeddings", "a")
+        assert found["rows"].tolist() == np.eye(3).tolist()
+        assert found["words"].tolist() == ["x", ""]
+        path = store.path("embeddings", "a")
+        whole = path.read_bytes()
+        for part in (b"", b"nonsense", whole[: len(whole) // 2]):
+            path.write_bytes(part)
+            assert store.get_arrays("embeddings", "a") is None
+        path.write_bytes(whole)
+        path.rename(
+            store.path("embeddings", "b").parent.mkdir(exist_ok=True)
+            or store.path("embeddings", "b")
+        )
+        with pytest.raises(FormatError, match="belongs to another condition"):
+            store.get_arrays("embeddings", "b")
+
+
+def test_a_full_disk_is_a_sentence_and_the_store_opens_again(tmp_path, monkeypatch):
+    with Store(tmp_path) as store:
+        store.put_rows([row("cosine")])
+
+        def full(*_, **__):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(stores.np, "savez", full)
+            with pytest.raises(StoreError, match=r"No space left on device.*run the same command"):
+                store.put_arrays("embeddings", "a", {"rows": np.eye(3)})
+        assert not list(tmp_path.rglob("*.npz"))
+        store._db.execute("PRAGMA max_page_count = 20")
+        with pytest.raises(DriftscoreError, match=r"full.*Make room on the disk"):
+            store.put_rows([row(error="x" * 500_000)])
+        store._db.execute("PRAGMA max_page_count = 1000000")
+        store.put_rows([row("zs_text")])
+    with Store(tmp_path) as store:
+        assert {r.cell.scoring.rule for r in store.rows()} == {"cosine", "zs_text"}
+        assert store._db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_one_claims_at_a_time_and_the_dead_hold_nothing(tmp_path, monkeypatch):
+    with Store(tmp_path) as store:
+        assert store.claim("job")
+        assert store.claim("job")  # its own
+        monkeypatch.setattr(stores.os, "getpid", lambda: 1)  # another process, alive
+        assert store.claim("other") is not None
+        assert not store.claim("job")
+        monkeypatch.undo()
+        store._db.execute("UPDATE claims SET pid = 999999999 WHERE name = 'job'")
+        assert store.claim("job")
+        store.release("job")
+        assert store._db.execute("SELECT count(*) FROM claims WHERE name='job'").fetchone() == (0,)
+
+
+def test_many_may_open_a_new_store_at_once(tmp_path):
+    code = "import sys; from driftscore.lab.store import Store; Store(sys.argv[1]).claim('x')"
+    command = [sys.executable, "-c", code, str(tmp_path / "new")]
+    assert [p.wait() for p in [subprocess.Popen(command) for _ in range(6)]] == [0] * 6
+
+
+def test_a_store_that_cannot_be_opened_says_so(tmp_path):
+    (tmp_path / "rows.sqlite").write_text("this is no database, but a text of some length" * 50)
+    with pytest.raises(DriftscoreError, match="cannot be opened"):
+        Store(tmp_path)
