@@ -7,6 +7,7 @@ import pytest
 import typer
 
 from driftscore import cli
+from driftscore.lab import commands
 
 from .conftest import PROJECT
 
@@ -25,9 +26,10 @@ def test_the_readme_shows_commands():
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_a_command_in_the_docs_has_the_options_that_it_shows(line):
-    app = typer.main.get_command(cli.app)
     words = shlex.split(line.removeprefix("$ "))
-    command = app.commands[words[1]]
+    rooms = {"lab": commands.lab, "data": commands.data}
+    command = typer.main.get_command(rooms.get(words[1], cli.app))
+    command = command.commands[words[2] if words[1] in rooms else words[1]]
     known = {flag for parameter in command.params for flag in parameter.opts}
     shown = {word.split("=")[0] for word in words[2:] if word.startswith("-")}
     assert shown <= known
