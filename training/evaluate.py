@@ -79,6 +79,18 @@ def report(name: str, rows: Matrix, clips: list[tuple[Path, str]]) -> str:
     return f"{name}: {right.mean():.1%} ({low:.1%} to {high:.1%}, n = {len(right)})"
 
 
+def weakest(rows: Matrix, clips: list[tuple[Path, str]], limit: float = 0.5) -> str:
+    """Return the classes of which at most a share `limit` is right, worst first."""
+    with np.load(WORK / "text_rows.npz") as file:
+        labels, text = file["esc_names"].tolist(), file["esc_rows"]
+    guesses = [labels[index] for index in (rows @ text.T).argmax(axis=1)]
+    truth = [label for _, label in clips]
+    right = {c: [g == c for g, t in zip(guesses, truth, strict=True) if t == c] for c in labels}
+    few = sorted((sum(r) / len(r), c) for c, r in right.items() if r)
+    shown = [f"{c} {sum(right[c])}/{len(right[c])}" for share, c in few if share <= limit]
+    return f"  weakest classes: {', '.join(shown)}"
+
+
 def make_text_rows() -> None:
     """Write `text_rows.npz`: label names in tag space, for the loss and for scoring ESC-50."""
     from driftscore.backbones.minilm import load_encoder
@@ -129,8 +141,10 @@ def main() -> None:
         mels, logits = hear(clips)
         teacher, student = unit((logits - mu) / sigma), embed(settings.model, mels)
         print(f"{name}: cosine to the teacher {np.mean(np.sum(teacher * student, axis=1)):.4f}")
-        print(report(f"  {name}, mini", student, clips))
-        print(report(f"  {name}, mn04", teacher, clips))
+        for side, rows in (("mini", student), ("mn04", teacher)):
+            print(report(f"  {name}, {side}", rows, clips))
+            if name == "events":
+                print(weakest(rows, clips))
 
 
 if __name__ == "__main__":
