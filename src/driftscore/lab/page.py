@@ -151,8 +151,14 @@ def _tile(value: str, what: str, sure: str) -> str:
 
 
 def _html_table(table: Table) -> str:
-    head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)
-    rows = "\n".join(_html_line(line, len(table.columns)) for line in table.lines)
+    texts = _text_columns(table)
+    head = "".join(
+        f'<th class="text">{escape(column)}</th>'
+        if index in texts
+        else f"<th>{escape(column)}</th>"
+        for index, column in enumerate(table.columns)
+    )
+    rows = "\n".join(_html_line(line, len(table.columns), texts) for line in table.lines)
     note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
     return (
         f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{rows}\n'
@@ -160,15 +166,27 @@ def _html_table(table: Table) -> str:
     )
 
 
-def _html_line(line: Line, width: int) -> str:
+def _text_columns(table: Table) -> set[int]:
+    """Return the columns that hold words and no figures: they are set to the left."""
+    rows = [line.cells for line in table.lines if line.kind != "heading"]
+    return {
+        index
+        for index in range(len(table.columns))
+        if not any(re.match(r"[-+\d]", row[index]) for row in rows if index < len(row))
+    }
+
+
+def _html_line(line: Line, width: int, texts: set[int]) -> str:
     if line.kind == "heading":
         return f'<tr class="heading"><td colspan="{width}">{escape(line.cells[0])}</td></tr>'
     cells = []
     for index, cell in enumerate(line.cells):
         text = f"<b>{escape(cell)}</b>" if index in line.bold else escape(cell)
         mark = ' <span class="mark">paper</span>' if line.kind == "paper" and not index else ""
-        words = ' class="words"' if index and len(cell) > _LONG and "[" not in cell else ""
-        cells.append(f"<td{words}>{text}{mark}</td>")
+        kinds = ["text"] if index in texts else []
+        kinds += ["words"] if index and len(cell) > _LONG and "[" not in cell else []
+        style = f' class="{" ".join(kinds)}"' if kinds else ""
+        cells.append(f"<td{style}>{text}{mark}</td>")
     cells += ["<td></td>"] * (width - len(line.cells))
     return f'<tr class="{line.kind}">{"".join(cells)}</tr>'
 
