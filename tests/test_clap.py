@@ -1,6 +1,7 @@
 """CLAP through small random checkpoints, against transformers itself and genuine values."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -120,7 +121,8 @@ def test_the_genuine_tokenizer_gives_the_genuine_ids(shared, clap):
     from tokenizers import Tokenizer
 
     home = shared / "models" / "clap_htsat_unfused_golden"
-    real = Clap(clap.model, clap.mel, Tokenizer.from_file(str(home / "tokenizer.json")), name="x")
+    tokenizer = Tokenizer.from_file(str(home / "tokenizer.json"))
+    real = Clap(clap.towers, clap.described, tokenizer)
     assert real.token_ids("a dog barking") == [0, 102, 2335, 35828, 2]
 
 
@@ -190,14 +192,20 @@ def test_a_text_embeds_the_same_alone_and_in_any_batch(clap):
         np.testing.assert_array_equal(clap.embed_text([texts[row]])[0], together[row])
 
 
-def test_the_fingerprint_follows_the_weights_and_the_front_end(clap, checkpoint):
+def test_the_fingerprint_follows_the_weights_and_the_front_end(clap, checkpoint, tmp_path):
+    from safetensors.torch import load_file, save_file
+
     assert load_backbone(checkpoint).fingerprint == clap.fingerprint
-    other = Clap(clap.model, ClapMel("slaney", low_hz=60), clap.tokenizer, name="x")
-    assert other.fingerprint != clap.fingerprint
-    changed = load_backbone(checkpoint)
-    with torch.no_grad():
-        changed.model.logit_scale_a.add_(0.5)
-    assert changed.fingerprint != clap.fingerprint
+    lower, louder = tmp_path / "lower", tmp_path / "louder"
+    shutil.copytree(checkpoint, lower)
+    settings = lower / "preprocessor_config.json"
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"frequency_min": 60}))
+    shutil.copytree(checkpoint, louder)
+    weights = load_file(louder / "model.safetensors")
+    weights["logit_scale_a"] += 0.5
+    save_file(weights, louder / "model.safetensors", {"format": "pt"})
+    found = {load_backbone(home).fingerprint for home in (checkpoint, lower, louder)}
+    assert len(found) == 3
 
 
 def test_it_classifies_files(clap, wav):

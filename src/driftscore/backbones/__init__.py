@@ -12,6 +12,7 @@ from os import PathLike, fspath
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from driftscore import plugins
 from driftscore.audio import Audio, Samples, Source, Window, sounding_windows
@@ -50,6 +51,29 @@ class Backbone(Protocol):
         """Return one unit row a text, the same whatever else is in the list."""
 
 
+@runtime_checkable
+class Staged(Protocol):
+    """A backbone whose work on one window has two parts, so that threads can share it.
+
+    Optional: a model without it is asked one window at a time through `embed_audio`.
+    `encode(features(samples))` has the bits of `embed_audio`.
+    """
+
+    @property
+    def encoders(self) -> int:
+        """How many windows may be encoded at once, from threads.
+
+        As many as there are cores where one window is encoded on one thread (ONNX); one
+        where the library spreads a window over the cores by itself (torch).
+        """
+
+    def features(self, samples: Samples) -> NDArray[np.float32]:
+        """Return the front end's view (mel) of one window at the model's rate."""
+
+    def encode(self, features: NDArray[np.float32]) -> Vector:
+        """Return the unit row of one window's features."""
+
+
 class Named(Protocol):
     """Anything that says which model it is, or was made by."""
 
@@ -77,6 +101,15 @@ def check_model(made_by: Mapping[str, Any], model: Named, *, what: str) -> None:
         )
 
 
+def cache_key(backbone: Backbone) -> str:
+    """Return what a cache keeps a model's vectors by: its fingerprint, and its runtime if it says.
+
+    Runtimes of one model agree but for the last bits, so their banks and heads may be mixed,
+    but no number may depend on which of them happened to fill a cache.
+    """
+    return getattr(backbone, "cache_key", "") or backbone.fingerprint
+
+
 def backbone_names() -> tuple[str, ...]:
     """Return the names of the model families."""
     return plugins.names(__name__, "load")
@@ -86,9 +119,9 @@ def load_backbone(spec: str | PathLike[str], **options: Any) -> Backbone:
     """Load a model by its name, or by a hub id, folder or file that a family accepts."""
     given = fspath(spec)
     family, _, rest = given.partition(":")
-    if given in backbone_names():
+    if plugins.has(__name__, given, "load"):
         module, arguments = plugins.find(__name__, given, entry="load", kind="backbone"), []
-    elif rest and family in backbone_names():
+    elif rest and plugins.has(__name__, family, "load"):
         module, arguments = plugins.find(__name__, family, entry="load", kind="backbone"), [rest]
     else:
         modules = [importlib.import_module(f"{__name__}.{n}") for n in backbone_names()]
@@ -102,9 +135,18 @@ def load_backbone(spec: str | PathLike[str], **options: Any) -> Backbone:
     try:
         inspect.signature(module.load).bind(*arguments, **options)
     except TypeError as error:
+        if "runtime" in options:
+            raise UsageError(
+                f"A runtime is chosen for CLAP models; {given} has one only"
+            ) from error
         raise UsageError(f"The backbone {given!r} cannot be loaded so: {error}") from error
     backbone: Backbone = module.load(*arguments, **options)
     return backbone
+
+
+def runtime_option(runtime: str | None) -> dict[str, str]:
+    """Return the option of `load_backbone` that asks for a runtime; "auto" is what it does."""
+    return {} if runtime in (None, "auto") else {"runtime": str(runtime)}
 
 
 def embed_windows(source: Source, backbone: Backbone) -> Iterator[tuple[Window, Vector]]:

@@ -9,13 +9,10 @@ convolution before it:
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from driftscore.backbones._torch_zip import Tensors
-from driftscore.errors import FormatError, MissingExtraError
+from driftscore.backbones._onnx_graph import Graph, Tensors
 
 _EPSILON = 0.001
 _OPSET = 17
@@ -52,35 +49,8 @@ _BLOCKS = (
 )
 
 
-class _Graph:
-    """A growing list of ONNX nodes; each method adds one layer and returns its output."""
-
-    def __init__(self, tensors: Tensors) -> None:
-        self._tensors = tensors
-        self.nodes: list[Any] = []
-        self.constants: list[Any] = []
-
-    def tensor(self, name: str) -> npt.NDArray[np.float32]:
-        """Return a tensor of the state dict, or say which is missing."""
-        if name not in self._tensors:
-            raise FormatError(f"These are not mn04's weights: tensor {name!r} is missing.")
-        return np.asarray(self._tensors[name], dtype=np.float32)
-
-    def node(self, kind: str, *inputs: str, **settings: Any) -> str:
-        """Add a node and return the name of its only output."""
-        from onnx import helper
-
-        output = f"{kind.lower()}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, list(inputs), [output], **settings))
-        return output
-
-    def constant(self, value: npt.NDArray[Any]) -> str:
-        """Add a constant and return its name."""
-        from onnx import numpy_helper
-
-        name = f"constant_{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(value, name))
-        return name
+class _Graph(Graph):
+    """mn04's layers; each method adds one and returns its output."""
 
     def convolution(self, x: str, name: str, norm: str, *, stride: int = 1) -> str:
         """Add a convolution without bias with the batch norm that follows it folded in."""
@@ -106,7 +76,7 @@ class _Graph:
             return self.node("Relu", x)
         return self.node("Mul", x, self.node("HardSigmoid", x, alpha=1 / 6, beta=0.5))
 
-    def linear(self, x: str, name: str) -> str:
+    def gemm(self, x: str, name: str) -> str:
         """Add a linear layer over (1, channels)."""
         weight, bias = self.tensor(f"{name}.weight"), self.tensor(f"{name}.bias")
         return self.node("Gemm", x, self.constant(weight), self.constant(bias), transB=1)
@@ -114,10 +84,9 @@ class _Graph:
     def squeeze_excite(self, x: str, name: str, channels: int) -> str:
         """Scale the channels by a gate computed from their means."""
         means = self.node("Flatten", self.node("GlobalAveragePool", x))
-        hidden = self.node("Relu", self.linear(means, f"{name}.fc1"))
-        gate = self.node("Sigmoid", self.linear(hidden, f"{name}.fc2"))
-        shape = self.constant(np.array([1, channels, 1, 1], dtype=np.int64))
-        return self.node("Mul", x, self.node("Reshape", gate, shape))
+        hidden = self.node("Relu", self.gemm(means, f"{name}.fc1"))
+        gate = self.node("Sigmoid", self.gemm(hidden, f"{name}.fc2"))
+        return self.node("Mul", x, self.node("Reshape", gate, self.whole(1, channels, 1, 1)))
 
     def block(self, x: str, name: str, block: _Block, *, channels: int) -> str:
         """Add one inverted residual block; `channels` go in."""
@@ -136,12 +105,7 @@ class _Graph:
 
 def build_onnx(tensors: Tensors) -> bytes:
     """Return the network as an ONNX file: `log_mel` in, `logits` and `embedding` out."""
-    try:
-        from onnx import TensorProto, checker, helper
-    except ImportError as error:
-        raise MissingExtraError("Converting mn04 to ONNX", "mn04") from error
-
-    graph = _Graph(tensors)
+    graph = _Graph(tensors, model="mn04", extra="mn04")
     x = graph.convolution("log_mel", "features.0.0", "features.0.1", stride=2)
     x, channels = graph.activation(x, "HardSwish"), 8
     for number, block in enumerate(_BLOCKS, start=1):
@@ -150,25 +114,14 @@ def build_onnx(tensors: Tensors) -> bytes:
     x = graph.convolution(x, "features.16.0", "features.16.1")
     x = graph.node("GlobalAveragePool", graph.activation(x, "HardSwish"))
     embedding = graph.node("Flatten", x)
-    x = graph.activation(graph.linear(embedding, "classifier.2"), "HardSwish")
-    logits = graph.linear(x, "classifier.5")
-    graph.nodes.append(helper.make_node("Identity", [embedding], ["embedding"]))
-    graph.nodes.append(helper.make_node("Identity", [logits], ["logits"]))
-
-    def value(name: str, shape: list[int | str]) -> Any:
-        return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-
-    model = helper.make_model(
-        helper.make_graph(
-            graph.nodes,
-            "mn04",
-            [value("log_mel", [1, 1, 128, "frames"])],
-            [value("logits", [1, 527]), value("embedding", [1, 384])],
-            graph.constants,
-        ),
-        opset_imports=[helper.make_opsetid("", _OPSET)],
-        ir_version=8,
-        producer_name="driftscore",
+    x = graph.activation(graph.gemm(embedding, "classifier.2"), "HardSwish")
+    logits = graph.gemm(x, "classifier.5")
+    graph.node("Identity", embedding, out="embedding")
+    graph.node("Identity", logits, out="logits")
+    return graph.serialised(
+        "mn04",
+        [("log_mel", np.float32, (1, 1, 128, "frames"))],
+        [("logits", np.float32, (1, 527)), ("embedding", np.float32, (1, 384))],
+        opset=_OPSET,
+        ir=8,
     )
-    checker.check_model(model)
-    return bytes(model.SerializeToString())

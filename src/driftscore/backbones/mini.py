@@ -8,6 +8,7 @@ package. Their checksums are verified on loading. Clips and texts go through one
 """
 
 import hashlib
+import os
 import tomllib
 from collections.abc import Sequence
 from os import PathLike
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from driftscore.audio import Audio, Samples
 from driftscore.backbones import embed_clips, mini_frontend
@@ -36,6 +38,7 @@ class Mini:
     dim = 527
     rate = mini_frontend.RATE
     seconds = mini_frontend.SECONDS
+    encoders = os.cpu_count() or 1
 
     def __init__(self, files: dict[str, bytes]) -> None:
         from tokenizers import Tokenizer
@@ -57,10 +60,17 @@ class Mini:
         ids = [self._ids(text) for text in texts]
         return np.stack(in_threads(self._embed_ids, ids))
 
-    def _embed_window(self, samples: Samples) -> Vector:
-        mel = mini_frontend.log_mel(samples)[None, None]
-        row: Vector = self._audio.run(["embedding"], {"log_mel": mel})[0][0]
+    def features(self, samples: Samples) -> NDArray[np.float32]:
+        """Return the log-mel of one window."""
+        return mini_frontend.log_mel(samples)
+
+    def encode(self, features: NDArray[np.float32]) -> Vector:
+        """Return the unit row of one window's log-mel."""
+        row: Vector = self._audio.run(["embedding"], {"log_mel": features[None, None]})[0][0]
         return row
+
+    def _embed_window(self, samples: Samples) -> Vector:
+        return self.encode(self.features(samples))
 
     def _embed_ids(self, ids: list[int]) -> Vector:
         row: Vector = self._text.run(["embedding"], {"ids": np.array([ids], np.int64)})[0][0]

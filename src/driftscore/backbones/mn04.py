@@ -56,6 +56,7 @@ class Mn04:
     dim = tagspace.TAGS
     rate = RATE
     seconds = SECONDS
+    encoders = os.cpu_count() or 1
 
     def __init__(self, tagger: "Tagger", encoder: SentenceEncoder, space: TagSpace) -> None:
         self.tagger = tagger
@@ -71,9 +72,18 @@ class Mn04:
         """Return one unit row a text."""
         return self.space.embed_sentences(self.encoder.encode(texts))
 
-    def _embed_window(self, samples: Samples) -> Vector:
-        row: Vector = self.space.embed_logits(self.tagger.logits(samples)[None])[0]
+    def features(self, samples: Samples) -> Spectrogram:
+        """Return the log-mel of one window."""
+        return log_mel(samples)
+
+    def encode(self, features: Spectrogram) -> Vector:
+        """Return the unit row of one window's log-mel."""
+        logits, _ = self.tagger.run(features)
+        row: Vector = self.space.embed_logits(logits[None])[0]
         return row
+
+    def _embed_window(self, samples: Samples) -> Vector:
+        return self.encode(self.features(samples))
 
 
 def load(
@@ -100,8 +110,12 @@ class Tagger:
         self, samples_32k: Samples
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """Return the 527 logits and the 384-d embedding of one clip."""
-        mel = log_mel(samples_32k)[None, None]
-        logits, embedding = self._session.run(["logits", "embedding"], {"log_mel": mel})
+        return self.run(log_mel(samples_32k))
+
+    def run(self, mel: Spectrogram) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """Return logits and embedding of one clip's log-mel."""
+        inputs = {"log_mel": mel[None, None]}
+        logits, embedding = self._session.run(["logits", "embedding"], inputs)
         return logits[0], embedding[0]
 
 

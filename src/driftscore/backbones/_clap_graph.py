@@ -1,0 +1,291 @@
+"""CLAP's two towers as ONNX graphs, built from a checkpoint's tensors and its config.
+
+    log_mel (frames, mels) -> HTS-AT, a Swin transformer over the spectrogram -> (1, d)
+    ids (rows, n), texts of one token length -> RoBERTa -> (rows, d)
+
+The audio graph moves as little as it can. Attention is the only layer that cares where a
+token stands, so tokens are kept *in the order of the windows* all along: cutting windows is
+a reshape, and the rolls, partitions and reversals of a Swin block become one `Gather` of
+rows between two blocks. Bicubic stretching is a `Gather` of four frames with fixed weights,
+the patch convolution a matrix product over gathered patches, the softmax's scale is folded
+into the queries, and position bias and shift mask are one constant. A window is never
+"longer" for a fused checkpoint, so its fusion branch never runs and is left out.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftscore.backbones._bert_graph import IR_VERSION, OPSET, add_layer, embed_ids
+from driftscore.backbones._onnx_graph import Graph, Tensors
+from driftscore.errors import FormatError
+
+Places = NDArray[np.int64]
+_MASKED = -100.0  # what transformers adds to keep shifted windows apart
+_NORM_EPSILON = 1e-5  # torch's own, of the norms that the config says nothing about
+_CUBIC = -0.75  # torch's constant of the bicubic kernel
+
+
+@dataclass(frozen=True)
+class AudioShape:
+    """What the audio graph depends on besides the weights."""
+
+    frames: int
+    mels: int
+    image: int
+    patch: int
+    window: int
+    depths: tuple[int, ...]
+    heads: tuple[int, ...]
+    epsilon: float
+
+    @staticmethod
+    def of(config: Mapping[str, Any], *, frames: int) -> "AudioShape":
+        """Read a checkpoint's audio config; one that the graph does not cover is refused."""
+        patch, stride = (_side(config[key]) for key in ("patch_size", "patch_stride"))
+        shape = AudioShape(
+            frames=frames,
+            mels=config["num_mel_bins"],
+            image=config["spec_size"],
+            patch=patch,
+            window=config["window_size"],
+            depths=tuple(config["depths"]),
+            heads=tuple(config["num_attention_heads"]),
+            epsilon=config["layer_norm_eps"],
+        )
+        ratio = shape.image // shape.mels
+        sides = [shape.image // patch // 2**stage for stage in range(len(shape.depths))]
+        for right, what in (
+            (patch == stride, f"patches of {patch} with a stride of {stride}"),
+            (ratio * shape.mels == shape.image, f"an image of {shape.image} for {shape.mels} mels"),
+            (frames <= shape.image * ratio, f"{frames} frames for an image of {shape.image}"),
+            (all(side % min(side, shape.window) == 0 for side in sides), "windows cut by the edge"),
+            (config["hidden_act"] == "gelu", f"the activation {config['hidden_act']}"),
+            (config.get("fusion_type") != "channel_map", "fusion by channel map"),
+            (config["projection_hidden_act"] == "relu", "a projection without relu"),
+            (config["enable_patch_layer_norm"] and config["qkv_bias"], "layers without norm, bias"),
+        ):
+            if not right:
+                raise FormatError(
+                    f"This checkpoint has {what}, which the export does not cover; use it with "
+                    "--runtime torch"
+                )
+        return shape
+
+
+def build_audio(tensors: Tensors, shape: AudioShape) -> bytes:
+    """Return the audio tower: `log_mel` (frames, mels) in, `embedding` (1, d) out, not unit."""
+    graph = Graph(tensors, model="CLAP", extra="export")
+    encoder = "audio_model.audio_encoder"
+    side = shape.image // shape.patch
+    order = _windows(side, min(side, shape.window), 0)
+    x = _patches(graph, encoder, shape, order)
+    for stage, (depth, heads) in enumerate(zip(shape.depths, shape.heads, strict=True)):
+        window = min(side, shape.window)
+        for index in range(depth):
+            shift = window // 2 if index % 2 and side > window else 0
+            wanted = _windows(side, window, shift)
+            x, order = _reordered(graph, x, order, wanted), wanted
+            name = f"{encoder}.layers.{stage}.blocks.{index}"
+            bias = _bias(graph, name, window, _mask(side, window, shift))
+            x = _block(graph, x, name, bias, tokens=window**2, heads=heads, epsilon=shape.epsilon)
+        if stage + 1 < len(shape.depths):
+            side //= 2
+            merged = _windows(side, min(side, shape.window), 0)
+            x = _merge(graph, x, f"{encoder}.layers.{stage}.downsample", order, merged, side)
+            order = merged
+    x = graph.node("ReduceMean", graph.norm(x, f"{encoder}.norm", _NORM_EPSILON), graph.whole(0),
+                   keepdims=1)  # fmt: skip
+    width = _project(graph, x, "audio_projection")
+    return graph.serialised(
+        "clap_audio",
+        [("log_mel", np.float32, (shape.frames, shape.mels))],
+        [("embedding", np.float32, (1, width))],
+        opset=OPSET,
+        ir=IR_VERSION,
+    )
+
+
+def build_text(tensors: Tensors, config: Mapping[str, Any]) -> bytes:
+    """Return the text tower: `ids` (rows, n) in, `embedding` (rows, d) out, not unit."""
+    if config["hidden_act"] != "gelu" or config["projection_hidden_act"] != "relu":
+        raise FormatError(
+            "This checkpoint's text tower has other activations than gelu and relu, which the "
+            "export does not cover; use it with --runtime torch"
+        )
+    graph = Graph(tensors, model="CLAP", extra="export")
+    model, heads = "text_model", config["num_attention_heads"]
+    epsilon, layers = config["layer_norm_eps"], config["num_hidden_layers"]
+    # RoBERTa counts places from the one after its padding's.
+    x = embed_ids(
+        graph, f"{model}.embeddings", first_place=config["pad_token_id"] + 1, epsilon=epsilon
+    )
+    for index in range(layers):
+        last = index == layers - 1
+        name = f"{model}.encoder.layer.{index}"
+        x = add_layer(graph, x, name, heads=heads, epsilon=epsilon, first_only=last)
+    first = graph.node("Squeeze", x, graph.whole(1))
+    pooled = graph.node("Tanh", graph.linear(first, f"{model}.pooler.dense"))
+    width = _project(graph, pooled, "text_projection")
+    return graph.serialised(
+        "clap_text",
+        [("ids", np.int64, ("rows", "length"))],
+        [("embedding", np.float32, ("rows", width))],
+        opset=OPSET,
+        ir=IR_VERSION,
+    )
+
+
+def _project(graph: Graph, x: str, name: str) -> int:
+    """Add the two layers that lead into the joint space; return its width."""
+    hidden = graph.node("Relu", graph.linear(x, f"{name}.linear1"))
+    weight, bias = (graph.tensor(f"{name}.linear2.{part}") for part in ("weight", "bias"))
+    product = graph.node("MatMul", hidden, graph.constant(weight.T))
+    graph.node("Add", product, graph.constant(bias), out="embedding")
+    return int(weight.shape[0])
+
+
+def _patches(graph: Graph, encoder: str, shape: AudioShape, order: Places) -> str:
+    """Turn the spectrogram into patch tokens (tokens, width), in the order given."""
+    norm = f"{encoder}.batch_norm"
+    gain = graph.tensor(f"{norm}.weight") / np.sqrt(
+        graph.tensor(f"{norm}.running_var").astype(np.float64) + _NORM_EPSILON
+    )
+    bias = graph.tensor(f"{norm}.bias") - graph.tensor(f"{norm}.running_mean") * gain
+    x = graph.node("Mul", "log_mel", graph.constant(gain.astype(np.float32)))
+    x = graph.node("Add", x, graph.constant(bias.astype(np.float32)))
+    long = shape.image * (shape.image // shape.mels)
+    if shape.frames < long:
+        taps, weights = _bicubic(shape.frames, long)
+        frames = graph.node("Gather", x, graph.constant(taps), axis=0)
+        x = graph.node(
+            "ReduceSum", graph.node("Mul", frames, graph.constant(weights[:, :, None])),
+            graph.whole(1), keepdims=0,
+        )  # fmt: skip
+    flat = graph.node("Reshape", x, graph.whole(-1))
+    pixels = graph.node("Gather", flat, graph.constant(_pixels(shape)[order]), axis=0)
+    name = f"{encoder}.patch_embed"
+    kernel = graph.tensor(f"{name}.proj.weight")
+    tokens = graph.dense(pixels, kernel.reshape(len(kernel), -1), graph.tensor(f"{name}.proj.bias"))
+    return graph.norm(tokens, f"{name}.norm", _NORM_EPSILON)
+
+
+def _pixels(shape: AudioShape) -> Places:
+    """Return the places in the flat (time, mel) spectrogram of each patch's pixels.
+
+    The image is the spectrogram cut into stretches of time, one below the other: its row is
+    stretch x mels + mel, its column the time within the stretch.
+    """
+    row, column = np.divmod(np.arange(shape.image**2), shape.image)
+    stretch, mel = np.divmod(row, shape.mels)
+    image = ((stretch * shape.image + column) * shape.mels + mel).reshape(shape.image, shape.image)
+    side = shape.image // shape.patch
+    cut = image.reshape(side, shape.patch, side, shape.patch).transpose(0, 2, 1, 3)
+    return cut.reshape(side * side, shape.patch**2).astype(np.int64)
+
+
+def _bicubic(had: int, wanted: int) -> tuple[Places, NDArray[np.float32]]:
+    """Return for each frame wanted the four frames that make it, and their weights."""
+    place = np.arange(wanted) * ((had - 1) / (wanted - 1))
+    start = np.floor(place)
+    offset = place - start
+    distance = np.abs(np.arange(-1, 3)[None] - offset[:, None])
+    near = ((_CUBIC + 2) * distance - (_CUBIC + 3)) * distance**2 + 1
+    far = ((_CUBIC * distance - 5 * _CUBIC) * distance + 8 * _CUBIC) * distance - 4 * _CUBIC
+    weights = np.where(distance <= 1, near, far)
+    taps = np.clip(start[:, None] + np.arange(-1, 3)[None], 0, had - 1)
+    return taps.astype(np.int64), weights.astype(np.float32)
+
+
+def _windows(side: int, window: int, shift: int) -> Places:
+    """Return the places of all tokens, window by window, of an image rolled by `shift`."""
+    rolled = np.roll(np.arange(side * side).reshape(side, side), (-shift, -shift), axis=(0, 1))
+    count = side // window
+    return rolled.reshape(count, window, count, window).transpose(0, 2, 1, 3).reshape(-1)
+
+
+def _reordered(graph: Graph, x: str, order: Places, wanted: Places) -> str:
+    if np.array_equal(order, wanted):
+        return x
+    return graph.node("Gather", x, graph.constant(np.argsort(order)[wanted]), axis=0)
+
+
+def _mask(side: int, window: int, shift: int) -> NDArray[np.float32]:
+    """Return what keeps tokens apart that the roll brought together, (windows, 1, n, n)."""
+    if not shift:
+        return np.zeros((1, 1, window**2, window**2), np.float32)
+    place = np.arange(side)
+    region = (place >= side - window).astype(int) + (place >= side - shift)
+    regions = (region[:, None] * 3 + region[None]).reshape(-1)[_windows(side, window, 0)]
+    regions = regions.reshape(-1, window**2)
+    apart = regions[:, None, :] != regions[:, :, None]
+    return np.where(apart, np.float32(_MASKED), np.float32(0))[:, None]
+
+
+def _bias(graph: Graph, block: str, window: int, mask: NDArray[np.float32]) -> str:
+    """Add the relative position bias of a block and its mask: (windows or 1, heads, n, n)."""
+    table = graph.tensor(f"{block}.attention.self.relative_position_bias_table")
+    span = round(len(table) ** 0.5)  # 2 x the trained window - 1
+    place = np.stack(np.divmod(np.arange(window**2), window))
+    apart = place[:, :, None] - place[:, None, :] + span // 2
+    bias = table[apart[0] * span + apart[1]].transpose(2, 0, 1)
+    return graph.constant((bias[None] + mask).astype(np.float32))
+
+
+def _block(
+    graph: Graph, x: str, name: str, bias: str, *, tokens: int, heads: int, epsilon: float
+) -> str:
+    """Apply a Swin block to x (all tokens, width), which lie in windows of `tokens` each."""
+    attention = f"{name}.attention.self"
+    weights, biases = (
+        [graph.tensor(f"{attention}.{layer}.{part}") for layer in ("query", "key", "value")]
+        for part in ("weight", "bias")
+    )
+    width = weights[0].shape[0]
+    scale = np.float32((width // heads) ** -0.5)
+    weights[0], biases[0] = weights[0] * scale, biases[0] * scale
+    normed = graph.norm(x, f"{name}.layernorm_before", epsilon)
+    joined = graph.dense(normed, np.concatenate(weights), np.concatenate(biases))
+    split = graph.node("Reshape", joined, graph.whole(-1, tokens, 3, heads, width // heads))
+    turned = graph.node("Transpose", split, perm=[2, 0, 3, 1, 4])
+    query, key, value = (
+        graph.node("Gather", turned, graph.constant(np.array(i, np.int64)), axis=0)
+        for i in range(3)
+    )
+    likeness = graph.node("MatMul", query, graph.node("Transpose", key, perm=[0, 1, 3, 2]))
+    share = graph.node("Softmax", graph.node("Add", likeness, bias), axis=-1)
+    merged = graph.node("Transpose", graph.node("MatMul", share, value), perm=[0, 2, 1, 3])
+    flat = graph.node("Reshape", merged, graph.whole(-1, width))
+    x = graph.node("Add", graph.linear(flat, f"{name}.attention.output.dense"), x)
+    normed = graph.norm(x, f"{name}.layernorm_after", epsilon)
+    wide = graph.node("Gelu", graph.linear(normed, f"{name}.intermediate.dense"))
+    return graph.node("Add", graph.linear(wide, f"{name}.output.dense"), x)
+
+
+def _merge(graph: Graph, x: str, name: str, order: Places, wanted: Places, side: int) -> str:
+    """Join each two by two tokens to one; `side` is that of the smaller image."""
+    row, column = np.divmod(wanted, side)
+    corners = np.stack(  # in transformers' order: down first, then across
+        [
+            (2 * row + down) * (2 * side) + 2 * column + across
+            for across in (0, 1)
+            for down in (0, 1)
+        ],
+        axis=1,
+    )
+    four = graph.node("Gather", x, graph.constant(np.argsort(order)[corners]), axis=0)
+    weight = graph.tensor(f"{name}.reduction.weight")
+    flat = graph.node("Reshape", four, graph.whole(-1, weight.shape[1]))
+    normed = graph.norm(flat, f"{name}.norm", _NORM_EPSILON)
+    return graph.node("MatMul", normed, graph.constant(weight.T))
+
+
+def _side(size: Any) -> int:
+    """Return the side of a square given as one number or as two equal ones."""
+    sides = set(size) if isinstance(size, (list, tuple)) else {size}
+    if len(sides) != 1:
+        raise FormatError(f"Patches of {size} are not square; use --runtime torch")
+    return int(sides.pop())
