@@ -9,7 +9,7 @@ from sklearn.metrics import average_precision_score
 from driftscore import Head, build_bank, compile_head
 from driftscore.errors import MismatchError, UsageError
 from driftscore.prompts import load_pack
-from driftscore.rules import rule_names, rule_parameters
+from driftscore.rules import reads_drifts, rule_names, rule_parameters
 from driftscore.vectors import Matrix, unit
 
 from .conftest import LABELS
@@ -171,3 +171,20 @@ def test_direction_and_pack_change_the_drift_and_not_the_prototype(fake):
         other = build_bank(LABELS, fake, **settings)
         np.testing.assert_array_equal(other.prototypes, base.prototypes)
         assert not np.array_equal(other.drifts, base.drifts)
+
+
+@pytest.mark.parametrize("rule", rule_names())
+def test_a_rule_that_does_not_ask_for_drifts_needs_none(rule, compiled, fake, clips):
+    clean = build_bank(LABELS, fake, drifts=False)
+    given = {
+        name: clips[:1] if name == "background" else clips[:40]
+        for name, parameter in rule_parameters(rule).items()
+        if parameter.annotation == Matrix
+    }
+    if reads_drifts(rule):
+        with pytest.raises(UsageError, match="drifts=True"):
+            compile_head(clean, rule, backbone=fake, **given)
+        return
+    expected, found = compiled(rule), compile_head(clean, rule, backbone=fake, **given)
+    np.testing.assert_array_equal(found.weights, expected.weights)
+    np.testing.assert_array_equal(found.offsets, expected.offsets)

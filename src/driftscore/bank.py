@@ -95,12 +95,14 @@ def build_bank(
     direction: str | None = None,
     skip_same: bool | None = None,
     cache: TextCache | None = None,
+    drifts: bool = True,
     progress: bool | None = None,
 ) -> ClassBank:
     """Encode the prompts of `labels` and return their prototypes and drifts.
 
     A setting left at None is the preset's; the default preset is the paper's.
-    `skip_same` leaves out a phrase that equals the class ("rain with rain").
+    `skip_same` leaves out a phrase that equals the class ("rain with rain"). Without `drifts`
+    only the clean prompts are encoded, two hundred times fewer texts: enough for most rules.
     """
     given = {
         "prompt": prompt,
@@ -143,15 +145,19 @@ def build_bank(
             else [clean_prompt] * len(pairs)
         )
     encode = TextEncoder(backbone, cache=cache, progress=progress)
+    if not drifts:
+        noisy = clean = []
     vector = _lookup(encode, prompts, noisy, clean)
-
+    nothing = np.zeros(backbone.dim, np.float32)
     rows = [
         _drift(vector, noisy[c], clean[c], direction=settings["direction"])
+        if drifts
+        else (nothing, 0.0, nothing)
         for c in range(len(names))
     ]
     radii = np.array([radius for _, radius, _ in rows], np.float32)
     for label, radius in zip(names, radii, strict=True):
-        if radius < VANISHING:
+        if drifts and radius < VANISHING:
             warnings.warn(
                 f"The drift of {label!r} vanishes: its noisy prompts do not move its embedding, "
                 "so DAS gives it no bonus",
@@ -171,6 +177,7 @@ def build_bank(
             **{key: value if key == "skip_same" else str(value) for key, value in settings.items()},
             "phrases": list(phrase_pack.texts),
             "template_texts": list(template_pack.texts),
+            **({} if drifts else {"drifts": "not encoded"}),
             "driftscore": __version__,
         },
     )

@@ -2,7 +2,8 @@
 
 A rule's file defines `compile(bank, *, ...) -> Head`. What it asks for by name is what it
 gets: `text` is the backbone's text side, `noise` and `pool` are embeddings of clips, and
-everything else is a setting with a default.
+everything else is a setting with a default. A rule that reads the bank's noisy prompts (drifts,
+radii, noisy_means) says so by `READS_DRIFTS = True`; for the others they are never encoded.
 """
 
 import hashlib
@@ -46,6 +47,12 @@ def rule_parameters(rule: str) -> Mapping[str, inspect.Parameter]:
     }
 
 
+def reads_drifts(rule: str) -> bool:
+    """Return whether a rule needs more of a bank than its clean prompts."""
+    module = plugins.find(__name__, rule, entry="compile", kind="rule")
+    return bool(getattr(module, "READS_DRIFTS", False))
+
+
 def compile_head(
     bank: ClassBank,
     rule: str = "das",
@@ -60,6 +67,11 @@ def compile_head(
     `backbone` is needed only by rules that encode further text, and must be the bank's own.
     """
     parameters = rule_parameters(rule)
+    if "drifts" in bank.made_by and reads_drifts(rule):
+        raise UsageError(
+            f"The rule {rule!r} needs the noisy prompts, which this bank was built without; "
+            "build it with drifts=True"
+        )
     for name in settings:
         if name not in parameters or name == "text":
             known = [n for n in parameters if n != "text"] or ["(none)"]

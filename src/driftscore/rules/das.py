@@ -10,6 +10,8 @@ import numpy as np
 from driftscore.bank import ClassBank
 from driftscore.head import Head
 
+READS_DRIFTS = True
+
 
 def compile(bank: ClassBank, *, beta: float = 0.25) -> Head:
     """Return the head of Drift-Augmented Scoring."""

@@ -10,6 +10,8 @@ from driftscore.bank import ClassBank
 from driftscore.head import Head
 from driftscore.vectors import unit
 
+READS_DRIFTS = True
+
 
 def compile(bank: ClassBank) -> Head:
     """Return the head of the noisy-prompt ensemble."""
