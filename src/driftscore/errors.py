@@ -28,6 +28,10 @@ class MismatchError(DriftscoreError):
     """Two things that were made by different models, or of different widths."""
 
 
+class StoreError(DriftscoreError):
+    """The lab's store cannot be used: the one failure that ends a run."""
+
+
 class MissingExtraError(DriftscoreError, ImportError):
     """An optional dependency that is not installed."""
 

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 import typer
+from small_lab import build, quick
 from typer.testing import CliRunner
 
-from bench import build, quick
 from driftscore.errors import DriftscoreError, UsageError
 from driftscore.lab import commands, export
 from driftscore.lab.store import Store

@@ -4,8 +4,8 @@ import time
 
 import numpy as np
 import pytest
+from small_lab import build, small_grid, write
 
-from bench import build, small_grid, write
 from driftscore.errors import FormatError, UsageError
 from driftscore.lab import grid as grids
 from driftscore.lab.grid import cells, groups, keys, load_grid, measure, needs_of, parse_grid

@@ -4,8 +4,8 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from small_lab import build, quick, small_grid
 
-from bench import build, quick, small_grid
 from driftscore.errors import UsageError
 from driftscore.lab import findings, metrics, tables
 from driftscore.lab.grid import Cell, Condition, Scoring

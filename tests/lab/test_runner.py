@@ -7,15 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_lab import build, content, quick, small_grid
 
-from bench import build, content, quick, small_grid
-from driftscore.errors import UsageError
-from driftscore.lab import listening, metrics, runner, scoring
+from driftscore.errors import StoreError, UsageError
+from driftscore.lab import jobs, listening, metrics, scoring
 from driftscore.lab.corpora import Clip
 from driftscore.lab.grid import groups
 from driftscore.lab.mixing import MixRecord, mix
 from driftscore.lab.runner import run
-from driftscore.lab.store import Store, StoreError
+from driftscore.lab.store import Store
 from driftscore.lab.validation import check
 
 
@@ -92,7 +92,7 @@ def test_killed_at_any_moment_it_ends_with_the_same_rows(home, tmp_path):
         "listening.CHUNK = 2\n"
         "from driftscore.lab.runner import run\n"
         "from driftscore.lab.store import Store\n"
-        "from bench import small_grid\n"
+        "from small_lab import small_grid\n"
         f"grid = small_grid(Path({str(home)!r}), rules=['cosine', 'das', 'tgap'])\n"
         "run(grid, Store(sys.argv[1]))\n"
     )
@@ -116,7 +116,7 @@ def test_two_runs_at_once_share_the_work(home, tmp_path):
         f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "from driftscore.lab.runner import run\n"
         "from driftscore.lab.store import Store\n"
-        "from bench import small_grid\n"
+        "from small_lab import small_grid\n"
         f"grid = small_grid(Path({str(home)!r}), rules=['cosine', 'das'])\n"
         "print(run(grid, Store(sys.argv[1])))\n"
     )
@@ -139,7 +139,7 @@ def test_a_corrupt_clip_is_a_failure_and_never_the_end(home, tmp_path):
         assert {clip for _, clip, _ in failures} == {"siren-1.wav"}
         assert len(failures) == 5  # clean, and two SNRs with two seeds
         assert all("siren-1.wav" in why for _, _, why in failures)
-        clips, _ = runner._clips("folder", str(home / "clips"), 0)
+        clips, _ = jobs._clips("folder", str(home / "clips"), 0)
         for row in store.rows():
             failed = [clip.id for clip, o in zip(clips, row.outcomes, strict=True) if o == -1]
             assert failed == ["siren-1.wav"]
@@ -190,9 +190,9 @@ def test_heads_by_place_and_by_clip_match_a_slow_reference(home, tmp_path):
     with Store(tmp_path / "store") as store:
         run(grid, store, facts=facts)
         condition = next(c for c, _ in groups(grid, facts) if c.snr_db == 0.0)
-        clips, labels = runner._clips("folder", grid.homes["folder"], 0)
+        clips, labels = jobs._clips("folder", grid.homes["folder"], 0)
         truth = scoring.Truth.of(clips, labels)
-        model = runner._model(condition)
+        model = jobs._model(condition)
         bench = scoring.Bench.of(store, condition, truth, model, backgrounds=True)
         scorings = {s.name: s for c, found in groups(grid, facts) if c == condition for s in found}
         bank = scoring.bank_of(bench, scorings["cosine"])
@@ -223,9 +223,9 @@ def test_a_noisy_pool_is_that_of_the_other_folds(home, tmp_path, monkeypatch):
     with Store(tmp_path / "store") as store:
         run(grid, store, facts=facts)
         condition, scorings = next(iter(groups(grid, facts)))
-        clips, labels = runner._clips("folder", grid.homes["folder"], 0)
+        clips, labels = jobs._clips("folder", grid.homes["folder"], 0)
         truth = scoring.Truth.of(clips, labels)
-        model = runner._model(condition)
+        model = jobs._model(condition)
         bench = scoring.Bench.of(store, condition, truth, model, backgrounds=False)
         found = scoring.scores_of(bench, next(s for s in scorings if s.variant == "noisy"))
     prototypes = scoring.bank_of(bench, scoring.COSINE).prototypes.astype(float)
@@ -265,11 +265,9 @@ def test_a_row_is_what_the_metrics_say(home, tmp_path):
     with Store(tmp_path / "store") as store:
         run(grid, store, facts=facts)
         condition = next(c for c, _ in groups(grid, facts) if c.snr_db == 10.0)
-        clips, labels = runner._clips("folder", grid.homes["folder"], 0)
+        clips, labels = jobs._clips("folder", grid.homes["folder"], 0)
         truth = scoring.Truth.of(clips, labels)
-        bench = scoring.Bench.of(
-            store, condition, truth, runner._model(condition), backgrounds=False
-        )
+        bench = scoring.Bench.of(store, condition, truth, jobs._model(condition), backgrounds=False)
         row = by_name(store, 10.0)["das"]
         scores = scoring.scores_of(bench, row.cell.scoring)
         assert row.value == metrics.accuracy(truth.single, scores)

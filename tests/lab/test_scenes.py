@@ -3,8 +3,8 @@ import shutil
 import numpy as np
 import pytest
 import soundfile
+from small_lab import tone, write
 
-from bench import tone, write
 from driftscore.audio import read
 from driftscore.errors import UsageError
 from driftscore.lab.datasets import find_dataset, shared_events, shared_scenes

@@ -5,10 +5,10 @@ import sys
 import numpy as np
 import pytest
 
-from driftscore.errors import DriftscoreError, FormatError
+from driftscore.errors import DriftscoreError, FormatError, StoreError
 from driftscore.lab import store as stores
 from driftscore.lab.grid import Cell, Condition, Scoring
-from driftscore.lab.store import Row, Store, StoreError
+from driftscore.lab.store import Row, Store
 
 CONDITION = Condition("esc50", "d", 0, "musan", "n", "additive", 0.0, 1, "fake", "m")
 

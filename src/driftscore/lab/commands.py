@@ -56,6 +56,12 @@ def call(app: typer.Typer, arguments: list[str], name: str) -> None:
 def run_(
     grid: GridName,
     workers: Annotated[int, typer.Option("--workers", "-w", help="Processes at work.")] = 1,
+    engine: Annotated[
+        str, typer.Option("--engine", help="Where the work is done: local | ray.")
+    ] = "local",
+    address: Annotated[
+        str | None, typer.Option("--address", help="The Ray cluster's address, host:port.")
+    ] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Also fill rows with an error.")] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Only count and estimate.")] = False,
     backbone: Backbones = None,
@@ -68,10 +74,11 @@ def run_(
             raise UsageError(f"--workers is one or more, not {workers}")
         _say(f"Checking {chosen.title}")
         facts = check(chosen)
+        at_work = f"{workers} at work" if engine == "local" else "on one core"
         size = measure(chosen, facts, clip_s=kept.clip_costs())
         _say(
             f"{size.cells:,} cells in {size.conditions:,} conditions, {size.clips:,} clips to "
-            f"hear, about {size.seconds / workers / 60:.0f} min from nothing ({workers} at work)"
+            f"hear, about {size.seconds / workers / 60:.0f} min from nothing ({at_work})"
         )
         if plan:
             return
@@ -79,7 +86,10 @@ def run_(
         command = shlex.join(["driftscore", "lab", "run", grid, *models])
         note = {"title": chosen.title, "blocks": [dict(block) for block in chosen.blocks]}
         kept.put_json("grids", (chosen.name, command), note)
-        outcome = run(chosen, kept, workers=workers, retry=retry, facts=facts, tell=_say)
+        outcome = run(
+            chosen, kept, workers=workers, engine=engine, address=address, retry=retry,
+            facts=facts, tell=_say,
+        )  # fmt: skip
         failures = len(kept.failures())
     for line in dict.fromkeys(outcome.notes):
         _say(f"note: {line}")

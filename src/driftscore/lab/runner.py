@@ -2,23 +2,26 @@
 
 Work goes model by model and dataset by dataset: first the chunks of embeddings, then the
 rows of each condition, which share them. With several workers each is a process of its own
-that loads a model once. Every draw comes from the cell's own key, so workers, order and
-interruptions change no number. A clip that cannot be used is a failure in the store.
+that loads a model once; on Ray it is one of the cluster's, and the run itself claims the
+jobs and writes the database. Every draw comes from the cell's own key, so workers, machines,
+order and interruptions change no number. A clip that cannot be used is a failure in the store.
 """
 
 import multiprocessing
+import secrets
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
+from typing import Any
 
-from driftscore.backbones import Backbone, load_backbone
-from driftscore.errors import DriftscoreError, UsageError
-from driftscore.lab import listening, scoring
-from driftscore.lab.corpora import Clip
+from driftscore.engines._ray_work import Lost, connected, work
+from driftscore.errors import DriftscoreError, StoreError, UsageError, unknown
+from driftscore.lab import listening
 from driftscore.lab.datasets import find_dataset, home_of
 from driftscore.lab.grid import (
     Condition,
@@ -29,33 +32,15 @@ from driftscore.lab.grid import (
     join_keys,
     needs_of,
 )
-from driftscore.lab.scoring import Bench, Truth, clean_twin
-from driftscore.lab.store import Store, StoreError, set_name
-from driftscore.lab.validation import check, chosen_clips
+from driftscore.lab.jobs import Answer, Job, forget, perform, perform_away
+from driftscore.lab.noises import find_noise
+from driftscore.lab.scoring import clean_twin
+from driftscore.lab.store import Store
+from driftscore.lab.validation import check
 from driftscore.progress import progress_bar
 
 Tell = Callable[[str], None]
 _TELL_S = 60.0
-
-
-@dataclass(frozen=True)
-class Job:
-    """A piece of work that a process can be sent: embed a chunk, embed anchors, or score."""
-
-    kind: str
-    store: str
-    condition: Condition
-    homes: tuple[tuple[str, str], ...]
-    chunk: int = 0
-    backgrounds: bool = False
-    anchors: tuple[str, str] = ("", "")
-    scorings: tuple[Scoring, ...] = ()
-    weight: int = 1
-
-    @property
-    def claim(self) -> str:
-        """The name under which the job is claimed."""
-        return f"{self.kind} {self.condition.key} {self.chunk} {self.anchors}"
 
 
 @dataclass
@@ -84,21 +69,25 @@ def run(
     store: Store,
     *,
     workers: int = 1,
+    engine: str = "local",
+    address: str | None = None,
     retry: bool = False,
     facts: Facts | None = None,
     show: bool | None = None,
     tell: Tell = lambda text: None,
 ) -> Outcome:
-    """Fill every cell of a grid that has no row yet; `retry` also fills those with an error."""
-    if workers < 1:
-        raise UsageError(f"A run needs at least one worker, not {workers}")
+    """Fill every cell of a grid that has no row yet; `retry` also fills those with an error.
+
+    `engine` is where the work is done: "local", with so many `workers`, or "ray", on the
+    cluster at `address`, with a store in a folder that every node sees.
+    """
     started = time.monotonic()
-    for kept in (_store, _clips, _loaded):  # folders and models may have changed since the last run
-        kept.cache_clear()
+    hands = _hands(engine, workers, store, address)
+    forget(secrets.token_hex(8))
     known = check(grid) if facts is None else facts
     outcome = Outcome()
     batches = _batches(grid, known, store, outcome, retry=retry)
-    with _hands(workers) as hands:
+    with hands:
         for (backbone, dataset), batch in batches.items():
             for what, jobs in (("Embedding", list(batch.embed.values())), ("Scoring", batch.score)):
                 title = f"{what} {dataset}, {backbone}"
@@ -112,7 +101,7 @@ def _batches(
 ) -> dict[tuple[str, str], _Batch]:
     """Return what is missing, by model and dataset, in the grid's order."""
     batches: dict[tuple[str, str], _Batch] = {}
-    homes = tuple(sorted(grid.homes.items()))
+    homes = _homes(grid)
     for condition, scorings in groups(grid, facts):
         done = store.done(condition, failed_too=not retry)
         first = condition.key
@@ -123,7 +112,7 @@ def _batches(
             continue
         batch = batches.setdefault((condition.backbone, condition.dataset), _Batch())
         clips = facts.clips[f"{condition.dataset}/{condition.limit}"]
-        job = partial(Job, store=str(store.home), homes=homes)
+        job = partial(Job, store=str(store.home.absolute()), homes=homes)
         for needed, backgrounds in _needed(condition, todo):
             for new in _chunks(job, store, needed, clips, backgrounds=backgrounds):
                 batch.embed[new.claim] = _fuller(batch.embed.get(new.claim), new)
@@ -135,6 +124,17 @@ def _batches(
                 batch.embed[anchors.claim] = anchors
         batch.score.append(job("score", condition=condition, scorings=todo))
     return batches
+
+
+def _homes(grid: Grid) -> tuple[tuple[str, str], ...]:
+    """Return where every corpus lies, so that each worker looks in the very same folder."""
+    kinds = ((find_dataset, grid.names("datasets")), (find_noise, grid.names("noises")))
+    homes = {
+        name: str(home_of(find(name), grid.homes.get(name)).absolute())
+        for find, names in kinds
+        for name in names
+    }
+    return tuple(sorted((dict(grid.homes) | homes).items()))
 
 
 def _needed(condition: Condition, todo: Sequence[Scoring]) -> Iterator[tuple[Condition, bool]]:
@@ -170,7 +170,7 @@ class _Here:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def work(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, "Answer"]]:
+    def work(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Answer]]:
         """Yield each job with its answer."""
         for job in jobs:
             yield job, perform(job)
@@ -186,7 +186,7 @@ class _Processes(_Here):
     def __exit__(self, *_: object) -> None:
         self.pool.shutdown(wait=True, cancel_futures=True)
 
-    def work(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, "Answer"]]:
+    def work(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Answer]]:
         """Yield each job with its answer as they come."""
         waiting: dict[Future[Answer], Job] = {self.pool.submit(perform, job): job for job in jobs}
         try:
@@ -201,7 +201,54 @@ class _Processes(_Here):
             ) from error
 
 
-def _hands(workers: int) -> _Here:
+class _Cluster(_Here):
+    """Hands that are a Ray cluster's; here are the claims and the database, for them to share."""
+
+    def __init__(self, store: Store, address: str | None) -> None:
+        self.store = store
+        self.connection: AbstractContextManager[object] = connected(address)
+        self.run = secrets.token_hex(8)
+
+    def __enter__(self) -> "_Cluster":
+        self.connection.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.connection.__exit__(*error)
+
+    def work(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Answer]]:
+        """Yield each job with its answer as they come; what it found is in the store by then."""
+        taken: list[Job] = []
+
+        def free() -> Iterator[Job]:
+            for job in jobs:
+                if self.store.claim(job.claim):
+                    yield job
+                else:
+                    taken.append(job)
+
+        for job, found in work(partial(perform_away, run=self.run), free()):
+            if isinstance(found, Lost):
+                why = f"{job.condition.title}: every worker at it was lost ({found.reason})"
+                answer = Answer(errors=1, notes=[why])
+            else:
+                answer, tables = found
+                self.store.merge(tables)
+            self.store.release(job.claim)
+            yield job, answer
+        for job in taken:
+            yield job, Answer(busy=1)
+
+
+def _hands(engine: str, workers: int, store: Store, address: str | None) -> _Here:
+    if workers < 1:
+        raise UsageError(f"A run needs at least one worker, not {workers}")
+    if engine == "ray":
+        if workers > 1:
+            raise UsageError("A Ray cluster has as many workers as cores; leave out the number")
+        return _Cluster(store, address)
+    if engine != "local":
+        raise unknown("engine", engine, ("local", "ray"))
     return _Here() if workers == 1 else _Processes(workers)
 
 
@@ -235,112 +282,6 @@ def _do(
 
 def _words(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
-
-
-@dataclass
-class Answer:
-    """What a job came to."""
-
-    rows: int = 0
-    errors: int = 0
-    busy: int = 0
-    fatal: str = ""
-    notes: list[str] = field(default_factory=list)
-
-
-def perform(job: Job) -> Answer:
-    """Do one job, unless another run is at it."""
-    try:
-        store = _store(job.store)
-        if not store.claim(job.claim):
-            return Answer(busy=1)
-        try:
-            return _KINDS[job.kind](job, store)
-        finally:
-            store.release(job.claim)
-    except StoreError as error:
-        return Answer(fatal=str(error))
-
-
-def _embed(job: Job, store: Store) -> Answer:
-    condition, homes = job.condition, dict(job.homes)
-    clips, _ = _clips(condition.dataset, homes.get(condition.dataset), condition.limit)
-    listening.embed_chunk(
-        store,
-        condition,
-        clips,
-        job.chunk,
-        _model(condition),
-        noise_home=homes.get(condition.noise or ""),
-        backgrounds=job.backgrounds,
-    )
-    return Answer()
-
-
-def _anchors(job: Job, store: Store) -> Answer:
-    noise, data = job.anchors
-    name = listening.anchors_name(noise, data, job.condition)
-    try:
-        home = dict(job.homes).get(noise)
-        listening.embed_anchors(store, name, noise, _model(job.condition), home=home)
-    except StoreError:
-        raise
-    except DriftscoreError as error:
-        return Answer(notes=[f"The noise {noise} has no anchors: {error}"])
-    return Answer()
-
-
-def _score(job: Job, store: Store) -> Answer:
-    condition = job.condition
-    home = dict(job.homes).get(condition.dataset)
-    clips, labels = _clips(condition.dataset, home, condition.limit)
-    truth = Truth.of(clips, labels)
-    backgrounds = any("background" in needs_of(s.rule) for s in job.scorings)
-    try:
-        bench = Bench.of(store, condition, truth, _model(condition), backgrounds=backgrounds)
-    except StoreError:
-        raise
-    except UsageError as error:  # another run holds its embeddings
-        return Answer(busy=len(job.scorings), notes=[str(error)])
-    store.put_json("sets", (set_name(condition),), truth.content)
-    for key, content in scoring.drift_reports(bench, job.scorings):
-        store.put_json("drifts", (condition.key, key), content)
-    rows = list(scoring.score_condition(bench, job.scorings))
-    store.put_rows(rows)
-    return Answer(rows=len(rows), errors=sum(bool(row.error) for row in rows))
-
-
-_KINDS: dict[str, Callable[[Job, Store], Answer]] = {
-    "embed": _embed,
-    "anchors": _anchors,
-    "score": _score,
-}
-
-
-@lru_cache(maxsize=4)
-def _store(home: str) -> Store:
-    return Store(home)
-
-
-@lru_cache(maxsize=4)
-def _clips(dataset: str, home: str | None, limit: int) -> tuple[list[Clip], tuple[str, ...]]:
-    module = find_dataset(dataset)
-    return chosen_clips(dataset, home, limit), module.labels(home_of(module, home))
-
-
-def _model(condition: Condition) -> Backbone:
-    """Return the condition's model, loaded once a process, and no other than was planned."""
-    model = _loaded(condition.backbone)
-    if model.fingerprint != condition.model:
-        raise StoreError(
-            f"The model {condition.backbone} has changed since the run was planned; run it again"
-        )
-    return model
-
-
-@lru_cache(maxsize=2)
-def _loaded(spec: str) -> Backbone:
-    return load_backbone(spec)
 
 
 def missing(grid: Grid, facts: Facts, store: Store) -> Iterable[tuple[Condition, int, int]]:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from driftscore import __version__
 from driftscore.backbones import Backbone
 from driftscore.bank import ClassBank, VanishingDriftWarning, build_bank
-from driftscore.errors import DriftscoreError, UsageError
+from driftscore.errors import DriftscoreError, StoreError, UsageError
 from driftscore.head import Head
 from driftscore.lab import metrics
 from driftscore.lab.analysis import common_share, direction_agreement, drift_cosines
@@ -30,7 +30,7 @@ from driftscore.lab.corpora import Clip
 from driftscore.lab.grid import Cell, Condition, Scoring, clean_condition, needs_of
 from driftscore.lab.listening import Heard, anchors_name, load_heard
 from driftscore.lab.seeds import generator
-from driftscore.lab.store import Row, Store, StoreError
+from driftscore.lab.store import Row, Store
 from driftscore.lab.validation import is_multi_label
 from driftscore.presets import DEFAULT, rule_settings
 from driftscore.rules import compile_head

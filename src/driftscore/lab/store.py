@@ -8,6 +8,10 @@
 A file is moved into place when whole and a row is one short transaction, so a run may be
 killed at any moment, two may share a store, and a full disk ends a run with a sentence.
 What is being worked on is claimed by name; the claim of a process that has died is void.
+
+SQLite's locks cannot be trusted on a network folder. On a cluster only the run itself opens
+the database; its workers write the files and note all else in memory (`Store.aside`), which
+is sent home (`drain`) and added there (`merge`).
 """
 
 import hashlib
@@ -27,11 +31,15 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from driftscore.errors import DriftscoreError, FormatError, UsageError
+from driftscore.errors import FormatError, StoreError, UsageError
 from driftscore.files import cache_home, replacing
 from driftscore.lab.grid import Cell, Condition, Scoring, canonical
 
 Arrays = dict[str, NDArray[Any]]
+Tables = dict[str, list[tuple[Any, ...]]]
+"""What was put into a database, table by table."""
+
+_DATABASE = "rows.sqlite"
 _TRIES = 50
 _STALE_S = 6 * 3600  # a claim from another machine is void after this long
 _SCHEMA = """
@@ -49,10 +57,11 @@ CREATE TABLE IF NOT EXISTS costs (backbone TEXT PRIMARY KEY, clips INTEGER, seco
 CREATE TABLE IF NOT EXISTS claims (name TEXT PRIMARY KEY, host TEXT, pid INTEGER, at REAL);
 CREATE TABLE IF NOT EXISTS grids (name TEXT PRIMARY KEY, command TEXT, content TEXT);
 """
-
-
-class StoreError(DriftscoreError):
-    """The store cannot be written: the one failure that ends a run."""
+_WIDTHS = {"rows": 15, "failures": 3, "sets": 2, "drifts": 3, "costs": 3, "grids": 3}
+_SUM = (
+    " ON CONFLICT (backbone) DO UPDATE SET "
+    "clips = clips + excluded.clips, seconds = seconds + excluded.seconds"
+)
 
 
 @dataclass(frozen=True)
@@ -82,13 +91,39 @@ class Row:
 class Store:
     """A folder of results; opening it makes what is missing."""
 
-    def __init__(self, home: str | Path | None = None) -> None:
+    def __init__(self, home: str | Path | None = None, *, database: str | None = None) -> None:
         self.home = Path(home).expanduser() if home else default_home()
         try:
             self.home.mkdir(parents=True, exist_ok=True)
-            self._db = _opened(self.home / "rows.sqlite")
+            self._db = _opened(database or self.home / _DATABASE)
         except (sqlite3.Error, OSError) as error:
             raise UsageError(f"The store {self.home} cannot be opened: {error}") from error
+
+    @staticmethod
+    def aside(home: str | Path) -> "Store":
+        """Open a store as a worker on another machine does: its files, and a database in memory."""
+        if not (Path(home) / _DATABASE).is_file():
+            raise StoreError(
+                f"The store {home} is not there; keep it in a folder that every node sees under "
+                "the same name (--store)"
+            )
+        return Store(home, database=":memory:")
+
+    def drain(self) -> Tables:
+        """Return all that was put into the database: what a worker sends home."""
+        return {
+            table: self._db.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608
+            for table in _WIDTHS
+        }
+
+    def merge(self, tables: Tables) -> None:
+        """Put values into the database, all or none; what has the same key is replaced."""
+        with self._writing() as db:
+            for table, values in tables.items():
+                marks = ", ".join("?" * _WIDTHS[table])
+                sums = _SUM if table == "costs" else ""
+                query = f"INSERT OR REPLACE INTO {table} VALUES ({marks}){sums}"  # noqa: S608
+                db.executemany(query, values)
 
     def close(self) -> None:
         """Close the store; it can be opened again."""
@@ -117,10 +152,7 @@ class Store:
 
     def put_rows(self, rows: Iterable[Row]) -> None:
         """Keep rows; a row that is there is replaced by its like."""
-        values = [_values(row) for row in rows]
-        marks = ", ".join("?" * 15)
-        with self._writing() as db:
-            db.executemany(f"INSERT OR REPLACE INTO rows VALUES ({marks})", values)  # noqa: S608
+        self.merge({"rows": [_values(row) for row in rows]})
 
     def done(self, condition: Condition, *, failed_too: bool = True) -> set[str]:
         """Return the keys of a condition's rows; without those that hold an error if asked."""
@@ -136,8 +168,7 @@ class Store:
     def put_failures(self, condition: Condition, failures: Mapping[str, str]) -> None:
         """Keep which clips of a condition could not be used, and why."""
         values = [(condition.key, clip, message) for clip, message in failures.items()]
-        with self._writing() as db:
-            db.executemany("INSERT OR REPLACE INTO failures VALUES (?, ?, ?)", values)
+        self.merge({"failures": values})
 
     def failures(self) -> list[tuple[Condition, str, str]]:
         """Return every clip that could not be used: condition, clip, why."""
@@ -146,10 +177,7 @@ class Store:
 
     def put_json(self, table: str, name: Sequence[str], content: Any) -> None:
         """Keep a JSON value by its name in `sets`, `drifts` or `grids`."""
-        marks = ", ".join("?" * (len(name) + 1))
-        values = (*name, json.dumps(content, sort_keys=True))
-        with self._writing() as db:
-            db.execute(f"INSERT OR REPLACE INTO {_table(table)} VALUES ({marks})", values)  # noqa: S608
+        self.merge({_table(table): [(*name, json.dumps(content, sort_keys=True))]})
 
     def all_json(self, table: str) -> dict[tuple[str, ...], Any]:
         """Return every JSON value of a table by its name."""
@@ -158,12 +186,7 @@ class Store:
 
     def add_cost(self, backbone: str, clips: int, seconds: float) -> None:
         """Note what embedding took, for estimates."""
-        with self._writing() as db:
-            db.execute(
-                "INSERT INTO costs VALUES (?, ?, ?) ON CONFLICT (backbone) DO UPDATE SET "
-                "clips = clips + excluded.clips, seconds = seconds + excluded.seconds",
-                (backbone, clips, seconds),
-            )
+        self.merge({"costs": [(backbone, clips, seconds)]})
 
     def clip_costs(self) -> dict[str, float]:
         """Return the measured seconds a clip takes on one core, by backbone."""
@@ -236,7 +259,7 @@ def set_name(condition: Condition) -> str:
     return canonical([condition.dataset, condition.data, condition.limit])
 
 
-def _opened(path: Path) -> sqlite3.Connection:
+def _opened(path: str | Path) -> sqlite3.Connection:
     """Open the database; the switch to WAL does not wait for others by itself, so try again."""
     for left in range(_TRIES, 0, -1):
         db = sqlite3.connect(path, timeout=60, isolation_level=None)
