@@ -39,10 +39,8 @@ format: setup ## put the code into its standard form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup ## what DAS costs beside cosine, one clip's time, average precision beside scikit-learn's
-	$(BIN)/python bench/scoring.py
-	$(BIN)/python bench/one_clip.py
-	$(BIN)/python bench/precision.py
+bench: setup ## measure every bar beside its peers and write docs/bench.md (ONLY="scoring mixing": some)
+	$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
 
 scaper-env: ## make scaper's own old environment, the oracle for mixing (needs libsox-dev and g++)
 	$(PYTHON) -m venv .venv-scaper

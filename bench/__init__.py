@@ -1,0 +1,1 @@
+"""The benchmarks behind docs/bench.md: `make bench`, one part a file."""

@@ -1,0 +1,49 @@
+"""Run commands as a user does, from the shell: how long they take and the memory at their peak."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_WATCH = Path(__file__).with_name("watch.py")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command cost, and what it wrote to stdout."""
+
+    seconds: float
+    peak_mb: float
+    out: str
+
+
+def driftscore(*arguments: object, cache: Path) -> Ran:
+    """Run the command `driftscore` of this environment with a cache folder of its own."""
+    command = Path(sys.executable).with_name("driftscore")
+    return _run([str(command), *map(str, arguments)], cache)
+
+
+def python(*arguments: object, cache: Path) -> Ran:
+    """Run this Python."""
+    return _run([sys.executable, *map(str, arguments)], cache)
+
+
+def _run(command: Sequence[str], cache: Path) -> Ran:
+    """Run a command to its end; raise what it said if it failed."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder) / "watched.json"
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", str(_WATCH), str(result), *command],
+            env=os.environ | {"DRIFTSCORE_CACHE": str(cache)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        watched = json.loads(result.read_text(encoding="utf-8"))
+    if watched["status"]:
+        raise RuntimeError(f"{' '.join(command[:3])} ... failed: {done.stderr.strip()[-1000:]}")
+    return Ran(watched["seconds"], watched["peak_mb"], done.stdout)

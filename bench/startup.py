@@ -1,0 +1,47 @@
+"""Start-up: one clip with `mini`, from the shell to the answer.
+
+A 10 s wav file at 44.1 kHz and 5 labels. Warm: the labels' texts are in the cache from an
+earlier run. Cold: the cache is empty. Beside it what any use pays, in turns.
+"""
+
+import tempfile
+from pathlib import Path
+
+from bench.clips import LABELS, write_noise
+from bench.figures import Figure, in_turns, scaled
+from bench.shell import driftscore, python
+
+BAR_S = 1.5
+
+
+def measure(*, quick: bool) -> list[Figure]:
+    """Run each command again and again."""
+    with tempfile.TemporaryDirectory() as name:
+        home = Path(name)
+        clip = write_noise(home / "clip.wav", 10, rate=44_100)
+        colds = (home / f"cold-{number}" for number in range(1000))
+
+        def classify(cache: Path) -> None:
+            driftscore("classify", clip, "-l", LABELS, cache=cache)
+
+        seconds = in_turns(
+            {
+                "warm": lambda: classify(home / "warm"),
+                "cold": lambda: classify(next(colds)),
+                "help": lambda: driftscore("--help", cache=home),
+                "import": lambda: python("-c", "import driftscore", cache=home),
+                "numpy": lambda: python("-c", "import numpy", cache=home),
+            },
+            2 if quick else 11,
+        )
+    found = {name: scaled(values, 1.0) for name, values in seconds.items()}
+    bar = f"< {BAR_S:g} s"
+    return [
+        Figure("driftscore classify, one clip, mini, texts cached", found["warm"], "s",
+               bar=bar, met=found["warm"].median < BAR_S),
+        Figure("the same with an empty cache: 5 labels' texts encoded", found["cold"], "s",
+               bar=bar, met=found["cold"].median < BAR_S),
+        Figure("driftscore --help", found["help"], "s"),
+        Figure("python -c 'import driftscore'", found["import"], "s",
+               peer="import numpy", theirs=found["numpy"]),
+    ]  # fmt: skip
