@@ -1,6 +1,7 @@
 """No test touches the network, the real cache or the working directory of who runs it."""
 
 import os
+import sys
 from pathlib import Path
 
 # One thread: the suite runs beside other work, and OpenMP threads that fight for a core crawl.
@@ -66,3 +67,20 @@ def wav(tmp_path):
         return str(path)
 
     return write
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Return a function that runs the command and gives its status, stdout and stderr."""
+
+    def call(*arguments):
+        from driftscore import cli
+
+        monkeypatch.setattr(sys, "argv", ["driftscore", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return stop.value.code or 0, out, err
+
+    return call

@@ -10,27 +10,12 @@ import numpy as np
 import pytest
 import soundfile
 
-from driftscore import Classifier, Head, cli
+from driftscore import Classifier, Head
 from driftscore.embeddings import EmbeddingFile
 
 from .conftest import LABELS
 
 ASK = ["--labels", ", ".join(LABELS), "--backbone", "fake"]
-
-
-@pytest.fixture
-def run(capsys, monkeypatch):
-    """Return a function that runs the command and gives its status, stdout and stderr."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["driftscore", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err
-        return stop.value.code or 0, out, err
-
-    return call
 
 
 def test_a_table_names_the_best_label_of_each_file(run, wav, fake):
@@ -118,6 +103,27 @@ def test_prompts_out_and_vectors_in_give_a_head(run, tmp_path, fake, bank):
         np.testing.assert_allclose(Head.load(tmp_path / "h.json").weights, expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("view", [[], ["--timeline"], ["--windows"], ["--compare", "cosine"]])
+def test_the_cache_and_the_number_of_threads_change_no_row(run, wav, tmp_path, view):
+    files = [wav(f"{seed}.wav", seconds=3.0 + seed, seed=seed) for seed in range(4)]
+    (tmp_path / "bad.wav").write_text("no sound")
+    ask = ["classify", *files, tmp_path / "bad.wav", *ASK, *view, "-f", "csv"]
+    plain = run(*ask)
+    assert plain[0] == 1
+    for options in (["--cache"], ["--cache"], ["--cache", "--threads", 1], ["--threads", 3]):
+        assert run(*ask, *options) == plain
+
+
+def test_embeddings_come_from_the_cache_as_well(run, wav, tmp_path):
+    files = [wav("a.wav"), wav("b.wav", seed=3)]
+    for name, options in (("a", []), ("b", ["--cache"]), ("c", ["--cache", "--threads", 1])):
+        assert run("embed", *files, "-b", "fake", "-o", tmp_path / f"{name}.npz", *options)[0] == 0
+    one, two, three = (EmbeddingFile.load(tmp_path / f"{name}.npz") for name in "abc")
+    for other in (two, three):
+        assert other.files == one.files
+        np.testing.assert_array_equal(other.audio_rows, one.audio_rows)
+
+
 def test_a_bad_file_is_a_row_the_rest_are_done_and_the_status_tells(run, wav, tmp_path):
     (tmp_path / "bad.wav").write_text("no sound")
     soundfile.write(tmp_path / "quiet.wav", np.zeros(8000), 8000)
@@ -162,6 +168,10 @@ def test_a_run_to_a_file_leaves_stdout_clean(run, wav, tmp_path):
         (["classify", "a.wav", *ASK, "--compare", "das", "--timeline"], 2, "leave out"),
         (["score", "absent.npz", "--head", "x"], 1, "no embedding file at absent.npz"),
         (["head", *ASK, "-o", "."], 2, "is a folder"),
+        (["classify", "a.wav", *ASK, "--engine", "locale"], 2, "did you mean 'local'"),
+        (["classify", "a.wav", *ASK, "--threads", "many"], 2, "--threads must be a whole number"),
+        (["embed", "a.wav", "-b", "fake", "-o", "x.npz", "--threads", "0"], 2, "from 1 on"),
+        (["classify", "nowhere://*.wav", *ASK], 2, "cannot be reached"),
         (["list", "rule"], 2, "did you mean 'rules'"),
     ],
 )

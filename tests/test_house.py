@@ -14,16 +14,18 @@ LAYERS = [  # a module may import from its own layer and from those above it
     {"errors"},
     {"audio", "vectors", "files", "plugins", "progress"},
     {"prompts", "presets", "tensorfile", "embeddings", "backbones"},
-    {"textcache"},
+    {"textcache", "audiocache"},
+    {"engines"},
     {"bank"},
     {"head"},
     {"rules"},
     {"timeline", "classifier"},
     {"pipeline", "formats"},
     {"lab", "service"},
-    {"cli", "cli_options"},
+    {"cli", "cli_options", "cli_rows"},
 ]
-HEAVY = {"torch", "transformers", "onnxruntime", "onnx", "scipy", "matplotlib", "sklearn"}
+HEAVY = {"torch", "transformers", "onnxruntime", "onnx", "openvino", "scipy", "matplotlib",
+         "sklearn", "ray", "fsspec"}  # fmt: skip
 FILES = sorted(SOURCE.rglob("*.py"))
 
 

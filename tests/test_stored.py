@@ -6,6 +6,7 @@ import pytest
 from driftscore import Classifier, Head, build_bank, compile_head, load_backbone
 from driftscore.embeddings import EmbeddingFile, load_vectors
 from driftscore.errors import FormatError, UsageError
+from driftscore.vectors import unit
 
 from .conftest import LABELS
 
@@ -56,6 +57,16 @@ def test_clip_vectors_come_back_from_their_file(tmp_path, rng):
     np.testing.assert_array_equal(
         EmbeddingFile.load(tmp_path / "again.npz").audio_rows, found.audio_rows
     )
+
+
+def test_a_row_is_scaled_the_same_alone_and_among_a_thousand(rng):
+    rows = rng.standard_normal((1100, 527)).astype(np.float32)
+    together = unit(rows)
+    for number in (0, 511, 512, 1099):
+        np.testing.assert_array_equal(unit(rows[number : number + 1])[0], together[number])
+    rows[700] = 0
+    with pytest.raises(UsageError, match="row 700 is all zeros"):
+        unit(rows)
 
 
 @pytest.mark.parametrize(

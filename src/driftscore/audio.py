@@ -13,7 +13,7 @@ import shutil
 import struct
 import subprocess
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeGuard, cast
@@ -23,11 +23,12 @@ import soundfile
 import soxr
 from numpy.typing import NDArray
 
-from driftscore.errors import AudioError, UsageError
+from driftscore.errors import AudioError, DriftscoreError, UsageError
+from driftscore.files import is_url, list_url, local_path, open_url
 
 Samples = NDArray[np.float32]
 Source = Any
-"""A path, an open binary file, `Audio`, or what `Audio.of` takes (array with its rate)."""
+"""A path, a URL, an open binary file, `Audio`, or what `Audio.of` takes (array with its rate)."""
 
 BLOCK_SECONDS = 5
 _LIBSNDFILE = (
@@ -168,29 +169,36 @@ def expand(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
     """
     found: list[str] = []
     for given in [os.fspath(path) for path in paths]:
-        path = Path(given)
-        if path.is_dir():
-            inside = sorted(str(p) for p in path.rglob("*") if p.suffix.lower() in SUFFIXES)
-            if not inside:
-                raise UsageError(f"The folder {given} holds no sound files ({_some_suffixes()})")
-            found += inside
-        elif any(sign in given for sign in "*?[") and not path.exists():
-            matches = sorted(str(p) for p in _glob(path) if p.is_file())
-            if not matches:
-                raise UsageError(f"No file matches {given}")
-            found += matches
-        else:
-            found.append(given)
+        meant = list_url(given, SUFFIXES) if is_url(given) else _listed(given)
+        if meant == [] and any(sign in given for sign in _GLOB):
+            raise UsageError(f"No file matches {given}")
+        if meant == []:
+            some = ".wav, .flac, .ogg, .opus, .mp3, .m4a and the like"
+            raise UsageError(f"The folder {given} holds no sound files ({some})")
+        found += [given] if meant is None else meant
     return list(dict.fromkeys(found))
 
 
-def _glob(pattern: Path) -> Iterator[Path]:
-    anchor = Path(pattern.anchor)
-    return anchor.glob(str(pattern.relative_to(anchor)))
+_GLOB = "*?["
 
 
-def _some_suffixes() -> str:
-    return ".wav, .flac, .ogg, .opus, .mp3, .m4a and the like"
+def _listed(given: str) -> list[str] | None:
+    """Return the files that a folder or a glob means, None for a file."""
+    path = Path(given)
+    if path.is_dir():
+        return sorted(_below(given))
+    if any(sign in given for sign in _GLOB) and not path.exists():
+        anchor = Path(path.anchor)
+        return sorted(str(p) for p in anchor.glob(str(path.relative_to(anchor))) if p.is_file())
+    return None
+
+
+def _below(folder: str) -> Iterator[str]:
+    """Yield the sound files of a folder and of those in it."""
+    for here, _, names in os.walk(Path(folder)):
+        for name in names:
+            if os.path.splitext(name)[1].lower() in SUFFIXES:  # noqa: PTH122 (100,000 of them)
+                yield f"{here}{os.sep}{name}"
 
 
 def _window(samples: Samples, position: int, rate: int) -> Window:
@@ -236,24 +244,43 @@ def _resample(blocks: Iterator[Samples], native: int, rate: int) -> Iterator[Sam
 @contextmanager
 def _decoded(source: Source) -> Iterator[tuple[int, Iterator[Samples]]]:
     """Yield a source's own rate and its mono blocks."""
-    if isinstance(source, bytes):
-        source = io.BytesIO(source)
-    if isinstance(source, (str, os.PathLike)):
-        with _decoded_file(Path(source)) as result:
-            yield result
-    elif _is_file(source):
-        try:
-            with soundfile.SoundFile(source) as sound:
-                yield sound.samplerate, _blocks(sound, describe(source))
-        except soundfile.LibsndfileError as error:
-            raise _unreadable(describe(source), error) from error
-    else:
-        audio = Audio.of(source)
-        yield audio.rate, iter([audio.samples])
+    name = describe(source)
+    with ExitStack() as opened:
+        if isinstance(source, bytes):
+            source = io.BytesIO(source)
+        elif is_url(source):
+            source = local_path(source) or opened.enter_context(_open_url(source))
+        if isinstance(source, (str, os.PathLike)):
+            yield opened.enter_context(_decoded_file(Path(source)))
+        elif _is_file(source):
+            yield opened.enter_context(_decoded_handle(source, name))
+        else:
+            audio = Audio.of(source)
+            yield audio.rate, iter([audio.samples])
 
 
 def _is_file(source: object) -> TypeGuard[BinaryIO]:
     return hasattr(source, "read") and hasattr(source, "seek")
+
+
+def _open_url(url: str) -> BinaryIO:
+    try:
+        return open_url(url)
+    except DriftscoreError:
+        raise
+    except FileNotFoundError as error:
+        raise AudioError(f"{url} cannot be opened: No such file") from error
+    except Exception as error:  # each store has errors of its own; one bad file is one bad row
+        raise AudioError(f"{url} cannot be opened: {error}") from error
+
+
+@contextmanager
+def _decoded_handle(handle: BinaryIO, name: str) -> Iterator[tuple[int, Iterator[Samples]]]:
+    try:
+        with soundfile.SoundFile(handle) as sound:
+            yield sound.samplerate, _blocks(sound, name)
+    except soundfile.LibsndfileError as error:
+        raise _unreadable(name, error) from error
 
 
 @contextmanager

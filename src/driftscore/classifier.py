@@ -15,25 +15,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from driftscore.audio import Source, describe
-from driftscore.backbones import (
-    Backbone,
-    check_model,
-    embed_recording,
-    embed_windows,
-    load_backbone,
-)
+from driftscore.audio import Source
+from driftscore.backbones import Backbone, check_model, load_backbone, runtime_option
 from driftscore.backbones.fake import Recorder
 from driftscore.bank import ClassBank, build_bank
 from driftscore.embeddings import EmbeddingFile
-from driftscore.errors import AudioError, UsageError, unknown
+from driftscore.engines import Heard, find_engine, loading, thread_count
+from driftscore.errors import UsageError, unknown
 from driftscore.head import Head
 from driftscore.presets import DEFAULT
 from driftscore.prompts import check_labels
-from driftscore.rules import compile_head, rule_parameters
+from driftscore.rules import compile_head, reads_drifts, rule_parameters
 from driftscore.textcache import TextCache
 from driftscore.timeline import Event, Stretch, merge, stretches
-from driftscore.vectors import Matrix, Scores, unit_mean
+from driftscore.vectors import Matrix, Scores
+
+_BLOCK = 2048
+"""Recordings scored in one product, where as many are there at once."""
 
 
 @dataclass(frozen=True)
@@ -54,29 +52,61 @@ class Result:
         order = np.argsort(-self.scores, kind="stable")
         return [(self.labels[c], float(self.scores[c])) for c in order]
 
+    def best_two(self) -> list[tuple[str, float]]:
+        """Return the first two of the ranking, without ranking the rest."""
+        if self.scores is None:
+            return []
+        left, found = self.scores.copy(), []
+        for _ in self.labels[:2]:
+            c = int(left.argmax())
+            found.append((self.labels[c], float(left[c])))
+            left[c] = -math.inf
+        return found
+
     @property
     def label(self) -> str:
         """The best label."""
-        return self.ranking[0][0] if self.ranking else ""
+        return "" if self.scores is None else self.labels[int(self.scores.argmax())]
 
     @property
     def margin(self) -> float:
         """How far the best label is ahead of the runner-up."""
-        best = self.ranking
-        return best[0][1] - best[1][1] if len(best) > 1 else math.inf
+        return lead(self.best_two())
 
     def above(self, threshold: float) -> list[str]:
         """Return every label whose score reaches `threshold`, best first."""
-        return [label for label, score in self.ranking if score >= threshold]
+        if self.scores is None:
+            return []
+        heard = np.flatnonzero(self.scores >= threshold)
+        order = heard[np.argsort(-self.scores[heard], kind="stable")]
+        return [self.labels[c] for c in order]
+
+
+def lead(best_two: Sequence[tuple[str, float]]) -> float:
+    """Return how far the first of two labels is ahead; without a second, without end."""
+    return best_two[0][1] - best_two[1][1] if len(best_two) > 1 else math.inf
+
+
+def score_rows(head: Head, names: Sequence[str], rows: Matrix) -> Iterator[Result]:
+    """Yield the results of recordings that were embedded before, scored a block at a time."""
+    for first in range(0, len(rows), _BLOCK):
+        block = slice(first, first + _BLOCK)
+        for name, scores in zip(names[block], head.scores(rows[block]), strict=True):
+            yield Result(name, head.labels, scores)
 
 
 class Classifier:
     """Name the sounds, point it at recordings, get labels that hold up in noise.
 
-    `backbone` is a name, a path or a loaded model; `rule` and its settings (`beta`,
-    `settings`) say how labels are scored; `noise` and `pool` are recordings or embeddings
-    for the rules that use them. With `threshold` every label at or above it is predicted;
-    without, the best one. A `head` compiled before takes the place of labels and rule.
+    `backbone` is a name, a path or a loaded model, `runtime` what a CLAP runs in; `rule` and
+    its settings (`beta`, `settings`) say how labels are scored; `noise` and `pool` are
+    recordings or embeddings for the rules that use them. With `threshold` every label at or
+    above it is predicted; without, the best one. A `head` compiled before takes the place of
+    labels and rule.
+
+    `cache` keeps text vectors on disk, `audio_cache` the embeddings of recordings too, by
+    their content. `engine` says where recordings are heard (`address`: on which cluster),
+    `threads` how many windows at once. None of these four changes a number.
     """
 
     def __init__(
@@ -84,6 +114,7 @@ class Classifier:
         labels: Sequence[str] | None = None,
         *,
         backbone: str | PathLike[str] | Backbone = "mini",
+        runtime: str | None = None,
         rule: str = "das",
         beta: float = 0.25,
         threshold: float | None = None,
@@ -100,9 +131,14 @@ class Classifier:
         head: Head | str | PathLike[str] | None = None,
         cache: bool = True,
         progress: bool | None = None,
+        audio_cache: bool = False,
+        engine: str = "local",
+        address: str | None = None,
+        threads: int | None = None,
     ) -> None:
         self.labels = labels
         self.backbone = backbone
+        self.runtime = runtime
         self.rule = rule
         self.beta = beta
         self.threshold = threshold
@@ -119,13 +155,17 @@ class Classifier:
         self.head = head
         self.cache = cache
         self.progress = progress
+        self.audio_cache = audio_cache
+        self.engine = engine
+        self.address = address
+        self.threads = threads
 
     def fit(self, X: Any = None, y: Any = None) -> "Classifier":
         """Load the model and compile the head; X and y are ignored: nothing is learnt."""
         self._check()
         if not hasattr(self, "backbone_"):
             self.backbone_: Backbone = (
-                load_backbone(self.backbone)
+                load_backbone(self.backbone, **runtime_option(self.runtime))
                 if isinstance(self.backbone, (str, PathLike))
                 else self.backbone
             )
@@ -138,15 +178,21 @@ class Classifier:
         self.classes_ = np.array(self.head_.labels)
         return self
 
+    def hear(self, sources: Iterable[Source]) -> Iterator[Heard]:
+        """Yield the windows of each recording with their embeddings, in order."""
+        return self._fitted()._hear(sources)
+
     def classify(self, sources: Iterable[Source]) -> Iterator[Result]:
         """Yield a result for each recording, in order; a bad one is a result with its error."""
         head = self._fitted().head_
-        for source in sources:
-            try:
-                row, seconds = self._embed(source)
-                yield Result(describe(source), head.labels, head.scores(row)[0], seconds)
-            except AudioError as error:
-                yield Result(describe(source), head.labels, error=str(error))
+        for block in _at_once(self.hear(sources)):
+            rows = [heard.embedding for heard in block if not heard.error]
+            scores = iter(head.scores(np.stack(rows)) if rows else ())
+            for heard in block:
+                if heard.error:
+                    yield Result(heard.source, head.labels, error=heard.error)
+                else:
+                    yield Result(heard.source, head.labels, next(scores), heard.seconds)
 
     def predict(self, X: Iterable[Source]) -> NDArray[np.str_] | list[list[str]]:
         """Return each recording's label, or with a threshold the list of its labels."""
@@ -159,7 +205,7 @@ class Classifier:
     def scores(self, X: Iterable[Source]) -> Scores:
         """Return the n x C scores of n recordings; a bad recording raises."""
         head = self._fitted().head_
-        rows = [self._embed(source)[0] for source in _listed(X)]
+        rows = [heard.embedding for heard in self.hear(_listed(X))]
         return head.scores(np.stack(rows)) if rows else np.zeros((0, len(head.labels)))
 
     def decision_function(self, X: Iterable[Source]) -> Scores:
@@ -172,12 +218,14 @@ class Classifier:
             raise UsageError("score is accuracy, which needs one label a recording: no threshold")
         return float(np.mean(self.predict(X) == np.asarray(y)))
 
-    def stretches(self, source: Source) -> list[Stretch]:
+    def stretches(self, source: Source | Heard) -> list[Stretch]:
         """Return the scores of each window of a recording, with the part it answers for."""
-        fitted = self._fitted()
+        [heard] = [source] if isinstance(source, Heard) else self.hear([source])
+        heard.check()
+        scores = self._fitted().head_.scores(heard.rows)
         return stretches(
-            (window.start_s, window.end_s, fitted.head_.scores(row)[0])
-            for window, row in embed_windows(source, fitted.backbone_)
+            (start, end, row)
+            for (start, end), row in zip(heard.spans.tolist(), scores, strict=True)
         )
 
     def timeline(self, source: Source) -> list[Event]:
@@ -208,7 +256,8 @@ class Classifier:
             if name not in _parameters():
                 raise unknown("parameter of Classifier", name, _parameters())
             setattr(self, name, value)
-        for made in ("head_", "classes_", *(["backbone_"] if "backbone" in params else [])):
+        model = ["backbone_"] if {"backbone", "runtime"} & set(params) else []
+        for made in ("head_", "classes_", *model):
             self.__dict__.pop(made, None)
         return self
 
@@ -240,17 +289,19 @@ class Classifier:
     def _fitted(self) -> "Classifier":
         return self if hasattr(self, "head_") else self.fit()
 
-    def _embed(self, source: Source) -> tuple[NDArray[np.float32], float]:
-        """Return a recording's embedding and its length in seconds."""
-        end = 0.0
-
-        def rows() -> Iterator[NDArray[np.float32]]:
-            nonlocal end
-            for window, row in embed_windows(source, self.backbone_):
-                end = window.end_s
-                yield row
-
-        return unit_mean(rows()), end
+    def _hear(self, sources: Iterable[Source]) -> Iterator[Heard]:
+        given = self.backbone
+        heard: Iterator[Heard] = find_engine(self.engine).hear(
+            sources,
+            self.backbone_,
+            spec=loading(given, **runtime_option(self.runtime))
+            if isinstance(given, (str, PathLike))
+            else "",
+            cache=self.audio_cache,
+            address=self.address,
+            threads=self.threads,
+        )
+        return heard
 
     def _compile(self) -> Head:
         if self.head is not None:
@@ -263,17 +314,32 @@ class Classifier:
             settings.setdefault("beta", self.beta)
         for name in ("noise", "pool"):
             if name in takes and getattr(self, name) is not None:
-                settings[name] = embeddings_of(getattr(self, name), self.backbone_)
+                settings[name] = self._embeddings_of(getattr(self, name))
         cache = TextCache() if self.cache else None
         bank = self._bank(self.backbone_, cache)
         return compile_head(
             bank, self.rule, backbone=self.backbone_, preset=self.preset, cache=cache, **settings
         )
 
+    def _embeddings_of(self, value: Any) -> Matrix:
+        """Return rows of embeddings: given as an array, as an npz, or as recordings to embed."""
+        if isinstance(value, np.ndarray):
+            return value
+        if isinstance(value, (str, PathLike)) and str(value).endswith(".npz"):
+            content = EmbeddingFile.load(value)
+            if not content.files:
+                raise UsageError(f"{value} holds no clip vectors (files with audio_embeddings)")
+            made_by = {"fingerprint": content.fingerprint, "backbone": content.name}
+            check_model(made_by, self.backbone_, what=str(value))
+            return content.audio_rows
+        return np.stack([heard.embedding for heard in self._hear(_listed(value))])
+
     def _check(self) -> None:
         """Find what is wrong with the arguments before a model is loaded."""
         if self.threshold is not None and not _is_number(self.threshold):
             raise UsageError(f"threshold must be a number, not {self.threshold!r}")
+        find_engine(self.engine)
+        thread_count(self.threads)
         if self.head is None:
             if self.labels is None:
                 raise UsageError("No labels given; name the sounds to listen for, or give a head")
@@ -293,22 +359,21 @@ class Classifier:
             direction=self.direction,
             skip_same=self.skip_same,
             cache=cache,
+            drifts=reads_drifts(self.rule),
             progress=self.progress,
         )
 
 
-def embeddings_of(value: Any, backbone: Backbone) -> Matrix:
-    """Return rows of embeddings: given as an array, as an npz, or as recordings to embed."""
-    if isinstance(value, np.ndarray):
-        return value
-    if isinstance(value, (str, PathLike)) and str(value).endswith(".npz"):
-        content = EmbeddingFile.load(value)
-        if not content.files:
-            raise UsageError(f"{value} holds no clip vectors (files with audio_embeddings)")
-        made_by = {"fingerprint": content.fingerprint, "backbone": content.name}
-        check_model(made_by, backbone, what=str(value))
-        return content.audio_rows
-    return np.stack([embed_recording(source, backbone) for source in _listed(value)])
+def _at_once(recordings: Iterable[Heard]) -> Iterator[list[Heard]]:
+    """Group recordings that are there at once; none waits for one that is still to come."""
+    block: list[Heard] = []
+    for heard in recordings:
+        block.append(heard)
+        if not heard.followed or len(block) == _BLOCK:
+            yield block
+            block = []
+    if block:
+        yield block
 
 
 def _listed(sources: Any) -> list[Source]:

@@ -6,38 +6,37 @@ words), 2 wrong usage.
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, Annotated, TypeVar
 
 import numpy as np
 import typer
 
 from driftscore import __version__, backbones, plugins, rules
 from driftscore.audio import expand
-from driftscore.backbones import (
-    backbone_names,
-    check_model,
-    embed_recording,
-    load_backbone,
-)
+from driftscore.backbones import backbone_names, check_model
 from driftscore.backbones.stored import Stored
-from driftscore.classifier import Classifier, Result
+from driftscore.classifier import Result, score_rows
 from driftscore.cli_options import (
     Files,
     Format,
+    Hearing,
     Model,
     Out,
+    Runtime,
     Scoring,
     Tally,
     Threshold,
     number,
     option,
     say,
-    with_scoring,
+    with_options,
 )
+from driftscore.cli_rows import compared_rows, result_rows, timeline_rows
 from driftscore.embeddings import EmbeddingFile, load_vectors
+from driftscore.engines import Heard
 from driftscore.errors import AudioError, DriftscoreError, UsageError, unknown
 from driftscore.files import replacing
 from driftscore.formats import SPAN_FORMATS, Row, check_format, write_rows
@@ -46,7 +45,6 @@ from driftscore.presets import preset_titles
 from driftscore.progress import progress_bar
 from driftscore.prompts import load_pack, pack_names
 from driftscore.rules import rule_names
-from driftscore.timeline import Event, merge
 
 app = typer.Typer(
     name="driftscore",
@@ -59,10 +57,11 @@ _FEW = 3  # up to this many files no progress bar is drawn
 
 
 @app.command()
-@with_scoring
+@with_options(scoring=Scoring, hearing=Hearing)
 def classify(
     files: Files,
     scoring: Scoring,
+    hearing: Hearing,
     head: Annotated[
         Path | None, option("--head", "A compiled head, in place of labels and rule.")
     ] = None,
@@ -86,36 +85,39 @@ def classify(
             "--multi, --threshold and --head"
         )
     recordings = expand(files)
-    ears = scoring.classifier(head=head, threshold=threshold).fit()
+    ears = scoring.classifier(hearing, head=head, threshold=threshold).fit()
+    hearing.explain(ears.backbone_)
     tally = Tally(quiet=out is None and format not in SPAN_FORMATS)  # the rows say it
-    with _output(out) as stream, _watched(recordings) as sources:
+    with _output(out) as stream:
         if compare:
-            rows = _compared_rows(ears, compare, sources, tally)
+            rows = compared_rows(ears, compare, _watched(ears.hear, recordings, tally))
         elif timeline or windows:
-            rows = _timeline_rows(ears, sources, tally, merged=not windows)
+            heard = _watched(ears.hear, recordings, tally)
+            rows = timeline_rows(ears, heard, merged=not windows)
         else:
-            results = _told(ears.classify(sources), tally)
-            rows = _result_rows(results, ears.threshold, multi=multi, spans=format in SPAN_FORMATS)
+            results = _watched(ears.classify, recordings, tally)
+            rows = result_rows(results, ears.threshold, multi=multi, spans=format in SPAN_FORMATS)
         write_rows(rows, format, stream)
     tally.finish(len(recordings))
 
 
 @app.command()
+@with_options(hearing=Hearing)
 def embed(
     files: Files,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The npz to write.")],
+    hearing: Hearing,
+    out: Annotated[str, typer.Option("--out", "-o", help="The npz to write: a file or a URL.")],
     backbone: Model = "mini",
+    runtime: Runtime = "auto",
 ) -> None:
     """Turn recordings into embeddings, to be scored later with any head."""
-    recordings, model, tally = expand(files), load_backbone(backbone), Tally()
+    recordings, tally = expand(files), Tally()
+    model, hear = hearing.ears(backbone, runtime)
     names, rows = [], []
-    with _watched(recordings) as sources:
-        for source in sources:
-            try:
-                rows.append(embed_recording(source, model))
-                names.append(source)
-            except AudioError as error:
-                tally.fail(str(error))
+    for heard in _watched(hear, recordings, tally):
+        if not heard.error:
+            rows.append(heard.embedding)
+            names.append(heard.source)
     if not rows:
         raise AudioError(f"None of the {len(recordings)} recordings could be embedded")
     EmbeddingFile(
@@ -129,12 +131,39 @@ def embed(
 
 
 @app.command()
-@with_scoring
+def export(
+    model: Annotated[str, typer.Argument(help="A CLAP: a hub id or a folder.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="A folder to carry elsewhere; else the cache."),
+    ] = None,
+    int8: Annotated[
+        bool, option("--int8", "Round the weights to int8: faster, and not the same model.")
+    ] = False,
+    clips: Annotated[
+        list[str] | None, option("--clips", "Recordings to compare with torch on, besides ours.")
+    ] = None,
+) -> None:
+    """Turn a CLAP checkpoint into ONNX, checked against torch: it then runs without torch."""
+    from driftscore.backbones._clap_writer import export as write  # torch is needed only here
+
+    say(f"Exporting {model} and comparing it with torch (half a minute, or one)")
+    made = write(model, out, int8=int8, clips=expand(clips or []))
+    found = made.agreement
+    say(f"{made.precision} export of {model} in {made.home}")
+    say(
+        f"largest difference from torch: {max(found['audio'], found['text']):.1e}; least cosine "
+        f"with torch: sounds {found['audio_cosine']:.6f}, texts {found['text_cosine']:.6f}"
+    )
+    use = f"--backbone {made.home}" if out or int8 else f"--backbone {model}"
+    say(f"used by: driftscore classify ... {use}")
+
+
+@app.command()
+@with_options(scoring=Scoring)
 def head(
     scoring: Scoring,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Written as safetensors, .npz or .json.")
-    ],
+    out: Annotated[str, typer.Option("--out", "-o", help="Written as safetensors, .npz or .json.")],
     text_embeddings: Annotated[
         Path | None,
         option(
@@ -155,7 +184,7 @@ def head(
 
 
 @app.command()
-@with_scoring
+@with_options(scoring=Scoring)
 def score(
     clips: Annotated[Path, typer.Argument(help="An npz of clip embeddings (see `embed`).")],
     scoring: Scoring,
@@ -173,16 +202,13 @@ def score(
     made = Head.load(head) if head else scoring.classifier(threshold="0").fit().head_
     check_model(made.made_by, content, what="The head")
     cut = None if threshold is None else number("--threshold", threshold)
-    results = (
-        Result(name, made.labels, row)
-        for name, row in zip(content.files, made.scores(content.audio_rows), strict=True)
-    )
+    results = score_rows(made, content.files, content.audio_rows)
     with _output(out) as stream:
-        write_rows(_result_rows(results, cut, multi=multi, spans=False), format, stream)
+        write_rows(result_rows(results, cut, multi=multi, spans=False), format, stream)
 
 
 @app.command()
-@with_scoring
+@with_options(scoring=Scoring)
 def prompts(scoring: Scoring, out: Out = None) -> None:
     """Write the exact texts that a head is made of, one a line, to encode with any model."""
     with _output(out) as stream:
@@ -236,116 +262,23 @@ def _summaries(package: str, names: tuple[str, ...], entry: str) -> list[Row]:
     return [{kind: name, "what": plugins.summary(module)} for name, module in found.items()]
 
 
-def _result_rows(
-    results: Iterator[Result], threshold: float | None, *, multi: bool, spans: bool
-) -> Iterator[Row]:
-    """Yield a row a recording; as spans, a row for each of its labels."""
-    for result in results:
-        scores = dict(result.ranking)
-        if spans:
-            chosen = [result.label] if threshold is None else result.above(threshold)
-            for label in chosen:
-                yield {
-                    "file": result.source,
-                    "start_s": 0.0,
-                    "end_s": result.seconds,
-                    "label": label,
-                    "score": scores.get(label, 0.0),
-                    "error": result.error,
-                }
-        elif multi or threshold is not None:
-            heard = {} if threshold is None else {"labels": result.above(threshold)}
-            yield {
-                "file": result.source,
-                **heard,
-                "scores": {label: scores.get(label, "") for label in result.labels},
-                "error": result.error,
-            }
-        else:
-            best, second = [*result.ranking, ("", ""), ("", "")][:2]
-            yield {
-                "file": result.source,
-                "label": best[0],
-                "score": best[1],
-                "margin": "" if result.error else result.margin,
-                "runner_up": second[0],
-                "error": result.error,
-            }
+Told = TypeVar("Told", Heard, Result)
 
 
-def _timeline_rows(
-    ears: Classifier, recordings: Iterable[str], tally: Tally, *, merged: bool
-) -> Iterator[Row]:
-    """Yield the events of each recording, or its windows one by one."""
-    for source in recordings:
-        try:
-            line = ears.stretches(source)
-        except AudioError as error:
-            tally.fail(str(error))
-            yield _event_row(source, Event("", 0.0, 0.0, 0.0), str(error))
-            continue
-        # A window by itself is an event that nothing was merged into.
-        parts = [line] if merged else [[stretch] for stretch in line]
-        for part in parts:
-            for event in merge(part, ears.head_.labels, threshold=ears.threshold):
-                yield _event_row(source, event)
-
-
-def _event_row(source: str, event: Event, error: str = "") -> Row:
-    return {
-        "file": source,
-        "start_s": event.start_s,
-        "end_s": event.end_s,
-        "label": event.label,
-        "score": event.score,
-        "error": error,
-    }
-
-
-def _compared_rows(
-    ears: Classifier, rule: str, recordings: Iterable[str], tally: Tally
-) -> Iterator[Row]:
-    """Yield the best label of two rules side by side; the audio is embedded once."""
-    second = Classifier(**{**ears.get_params(), "rule": rule, "backbone": ears.backbone_}).fit()
-    heads = {ears.rule: ears.head_, rule: second.head_}
-    for source in recordings:
-        row: Row = {"file": source}
-        try:
-            z = embed_recording(source, ears.backbone_)
-            results = {n: Result(source, h.labels, h.scores(z)[0]) for n, h in heads.items()}
-            error = ""
-        except AudioError as failure:
-            results, error = dict.fromkeys(heads, Result(source)), str(failure)
-            tally.fail(error)
-        for name, result in results.items():
-            row |= {name: result.label, f"{name} margin": "" if error else result.margin}
-        agree = len({result.label for result in results.values()}) == 1
-        yield row | {"same": "" if error else "yes" if agree else "NO", "error": error}
-
-
-def _told(results: Iterator[Result], tally: Tally) -> Iterator[Result]:
-    """Pass results on, and tell of those that failed."""
-    for result in results:
-        if result.error:
-            tally.fail(result.error)
-        yield result
-
-
-@contextmanager
-def _watched(recordings: Sequence[str]) -> Iterator[Iterator[str]]:
-    """Yield the recordings with a progress bar on stderr for more than a few."""
+def _watched(
+    listen: Callable[[list[str]], Iterator[Told]], recordings: list[str], tally: Tally
+) -> Iterator[Told]:
+    """Yield what is heard of each recording; tell of those that failed, and how far it is."""
     with progress_bar("Listening", len(recordings) if len(recordings) > _FEW else 0) as advance:
-
-        def one_by_one() -> Iterator[str]:
-            for source in recordings:
-                yield source
-                advance(1)
-
-        yield one_by_one()
+        for told in listen(recordings):
+            if told.error:
+                tally.fail(told.error)
+            yield told
+            advance(1)
 
 
 @contextmanager
-def _output(path: Path | None) -> Iterator[IO[str]]:
+def _output(path: str | None) -> Iterator[IO[str]]:
     """Yield stdout, or a file that is moved into place when it is whole."""
     if path is None:
         yield sys.stdout

@@ -1,30 +1,36 @@
 """The options that several commands share, and how a command reports files that failed.
 
-`Scoring` says how labels are scored; a command decorated with `with_scoring` gets its
-options and receives them as one object.
+`Scoring` says how labels are scored, `Hearing` where and how recordings are heard; a command
+decorated with `with_options` gets the options of such a group and receives it as one object.
 """
 
 import inspect
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from driftscore.audio import expand
+from driftscore.backbones import Backbone, load_backbone, runtime_option
 from driftscore.classifier import Classifier
+from driftscore.engines import Heard, find_engine, loading, thread_count
 from driftscore.errors import UsageError
 from driftscore.prompts import read_labels, split_labels
 
-Files = Annotated[list[str], typer.Argument(help="Recordings, folders or globs.", metavar="FILES")]
+Files = Annotated[
+    list[str], typer.Argument(help="Recordings, folders, globs or URLs.", metavar="FILES")
+]
 Format = Annotated[
     str, typer.Option("--format", "-f", help="table | csv | jsonl | audacity | raven.")
 ]
-Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file, not stdout.")]
+Out = Annotated[
+    str | None, typer.Option("--out", "-o", help="Write to this file or URL, not stdout.")
+]
 Threshold = Annotated[
     str | None,
     typer.Option("--threshold", "-t", help="Report every label at or above this score."),
@@ -36,10 +42,68 @@ Model = Annotated[
     ),
 ]
 
+Runtime = Annotated[
+    str, typer.Option("--runtime", help="What a CLAP runs in: auto | torch | onnx | openvino.")
+]
+
 
 def option(flag: str, text: str) -> Any:
     """Return the typer option of a flag."""
     return typer.Option(flag, help=text)
+
+
+@dataclass
+class Hearing:
+    """Where recordings are heard, and whether what was heard is kept."""
+
+    cache: Annotated[
+        bool,
+        option(
+            "--cache",
+            "Keep audio embeddings by content, so that new labels cost no listening.",
+        ),
+    ] = False
+    engine: Annotated[str, option("--engine", "Where to listen: local | ray.")] = "local"
+    address: Annotated[
+        str | None, option("--address", "The cluster, for an engine of many machines.")
+    ] = None
+    threads: Annotated[
+        str | None, option("--threads", "Windows worked on at once; the cores if not given.")
+    ] = None
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Say what the model runs in, and why.")
+    ] = False
+
+    @property
+    def thread_count(self) -> int | None:
+        """The number of threads asked for."""
+        if self.threads is None or self.threads.isdecimal():
+            return None if self.threads is None else int(self.threads)
+        raise UsageError(f"--threads must be a whole number, not {self.threads!r}")
+
+    def explain(self, model: Backbone) -> None:
+        """Say what a model runs in, if asked."""
+        if self.verbose:
+            own = f"{model.name} has one runtime: onnxruntime, one thread a window"
+            say(f"runtime: {getattr(model, 'explanation', own)}")
+
+    def ears(
+        self, spec: str, runtime: str
+    ) -> tuple[Backbone, Callable[[Iterable[str]], Iterator[Heard]]]:
+        """Return a model and the function that hears recordings with it, for no labels yet."""
+        engine, threads = find_engine(self.engine), thread_count(self.thread_count)
+        options = runtime_option(runtime)
+        model = load_backbone(spec, **options)
+        self.explain(model)
+        hear = partial(
+            engine.hear,
+            backbone=model,
+            spec=loading(spec, **options),
+            cache=self.cache,
+            address=self.address,
+            threads=threads,
+        )
+        return model, hear
 
 
 @dataclass
@@ -53,6 +117,7 @@ class Scoring:
         Path | None, option("--labels-file", "The sounds, one a line; # begins a comment.")
     ] = None
     backbone: Model = "mini"
+    runtime: Runtime = "auto"
     rule: Annotated[
         str, typer.Option("--rule", "-r", help="How labels are scored: see `list rules`.")
     ] = "das"
@@ -85,11 +150,18 @@ class Scoring:
         bool, option("--skip-same", "Leave out a phrase that equals the class.")
     ] = False
 
-    def classifier(self, *, head: Path | None = None, threshold: str | None = None) -> Classifier:
+    def classifier(
+        self,
+        hearing: Hearing = Hearing(),  # noqa: B008 (never changed)
+        *,
+        head: Path | None = None,
+        threshold: str | None = None,
+    ) -> Classifier:
         """Return the classifier that these options describe."""
         return Classifier(
             None if head else self._names(),
             backbone=self.backbone,
+            runtime=self.runtime,
             rule=self.rule,
             beta=number("--beta", self.beta),
             threshold=None if threshold is None else number("--threshold", threshold),
@@ -104,6 +176,10 @@ class Scoring:
             pool=_clips(self.pool),
             settings=_settings(self.settings or []),
             head=head,
+            audio_cache=hearing.cache,
+            engine=hearing.engine,
+            address=hearing.address,
+            threads=hearing.thread_count,
         )
 
     def _names(self) -> tuple[str, ...]:
@@ -118,25 +194,35 @@ class Scoring:
         )
 
 
-def with_scoring(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of `Scoring`, handed over as its argument `scoring`."""
-    hints = get_type_hints(Scoring, include_extras=True)
-    shared = [
+def with_options(**groups: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of groups, each handed over as the argument of its name."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        spread = {name: _parameters(group) for name, group in groups.items()}
+        own = [p for p in inspect.signature(command).parameters.values() if p.name not in groups]
+
+        @wraps(command)
+        def run(**values: Any) -> None:
+            for name, group in groups.items():
+                values[name] = group(**{p.name: values.pop(p.name) for p in spread[name]})
+            command(**values)
+
+        shown = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+        shown += [p for parameters in spread.values() for p in parameters]
+        run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in shown}
+        return run
+
+    return decorate
+
+
+def _parameters(group: type[Any]) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return [
         inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default,
                           annotation=hints[f.name])
-        for f in fields(Scoring)
+        for f in fields(group)
     ]  # fmt: skip
-    own = [p for p in inspect.signature(command).parameters.values() if p.name != "scoring"]
-
-    @wraps(command)
-    def run(**values: Any) -> None:
-        scoring = Scoring(**{p.name: values.pop(p.name) for p in shared})
-        command(scoring=scoring, **values)
-
-    keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
-    run.__signature__ = inspect.Signature([*keyword, *shared])  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in [*keyword, *shared]}
-    return run
 
 
 def number(flag: str, text: str) -> float:

@@ -8,6 +8,8 @@ import csv
 import io
 import json
 import math
+import os
+import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any
 
@@ -34,19 +36,28 @@ def check_format(format: str) -> None:
 
 
 def _write_csv(rows: Iterable[Row], out: IO[str], title: str) -> None:
-    writer = None
-    for row in map(_flat, rows):
-        if writer is None:
-            writer = csv.DictWriter(out, list(row), lineterminator="\n")
-            writer.writeheader()
-        writer.writerow({key: _plain(value) for key, value in row.items()})
-        out.flush()
+    writer, flush = csv.writer(out, lineterminator="\n"), _flush(out)
+    for number, row in enumerate(map(_flat, rows)):
+        if number == 0:
+            writer.writerow(row)
+        writer.writerow([v if v.__class__ is str else _plain(v) for v in row.values()])
+        flush()
 
 
 def _write_jsonl(rows: Iterable[Row], out: IO[str], title: str) -> None:
+    flush = _flush(out)
     for row in rows:
         out.write(json.dumps(_rounded(row), ensure_ascii=False) + "\n")
-        out.flush()
+        flush()
+
+
+def _flush(out: IO[str]) -> Callable[[], None]:
+    """Return what a row is followed by: somebody may watch a pipe or a screen, not a file."""
+    try:
+        watched = not stat.S_ISREG(os.fstat(out.fileno()).st_mode)
+    except OSError:  # a stream of Python's own
+        watched = False
+    return out.flush if watched else lambda: None
 
 
 def _write_audacity(rows: Iterable[Row], out: IO[str], title: str) -> None:
@@ -117,13 +128,15 @@ def _spans(rows: Iterable[Row], format: str) -> Iterator[Row]:
 
 
 def _flat(row: Row) -> Row:
-    """Spread the scores of all labels over columns of their own, and join lists."""
+    """Spread the scores of all labels over columns of their own."""
+    if "scores" not in row:
+        return row
     flat: Row = {}
     for key, value in row.items():
         if key == "scores":
             flat |= {f"score:{label}": score for label, score in value.items()}
         else:
-            flat[key] = "; ".join(value) if isinstance(value, list) else value
+            flat[key] = value
     return flat
 
 
@@ -137,11 +150,13 @@ def _rounded(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    return f"{value:.6f}" if isinstance(value, float) else value
+    if isinstance(value, float):
+        return f"{value:.6f}"
+    return "; ".join(value) if isinstance(value, list) else value
 
 
 def _short(value: Any) -> str:
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+    return f"{value:.3f}" if isinstance(value, float) else str(_plain(value))
 
 
 _WRITERS: dict[str, Callable[[Iterable[Row], IO[str], str], None]] = {

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from driftscore.audio import Audio, Source
-from driftscore.backbones import Backbone, load_backbone
+from driftscore.backbones import Backbone, load_backbone, runtime_option
 from driftscore.classifier import Classifier
 from driftscore.errors import UsageError, unknown
 from driftscore.prompts import split_labels
+from driftscore.vectors import Scores
 
 TASK = "zero-shot-audio-classification"
 _LOGIT_SCALE = 20.0  # for models that were not trained with one
@@ -53,19 +54,19 @@ class ZeroShotPipeline:
             else tuple(candidate_labels)
         )
         ears = self._classifier(labels, hypothesis_template)
-        if isinstance(audios, list):
-            return [self._answer(ears, audio) for audio in audios]
-        return self._answer(ears, audios)
+        clips = [
+            Audio(audio, self.backbone.rate) if isinstance(audio, np.ndarray) else audio
+            for audio in (audios if isinstance(audios, list) else [audios])
+        ]
+        answers = [self._answer(ears.head_.labels, scores) for scores in ears.scores(clips)]
+        return answers if isinstance(audios, list) else answers[0]
 
-    def _answer(self, ears: Classifier, audio: Source) -> Answer:
-        if isinstance(audio, np.ndarray):
-            audio = Audio(audio, self.backbone.rate)
-        scores = ears.scores([audio])[0]
+    def _answer(self, labels: Sequence[str], scores: Scores) -> Answer:
         logits = getattr(self.backbone, "logit_scale", _LOGIT_SCALE) * scores
         shares = np.exp(logits - logits.max())
         shares /= shares.sum()
         order = np.argsort(-scores, kind="stable")
-        return [{"score": float(shares[c]), "label": ears.head_.labels[c]} for c in order]
+        return [{"score": float(shares[c]), "label": labels[c]} for c in order]
 
     def _classifier(self, labels: tuple[str, ...], template: str | None) -> Classifier:
         key = (labels, template)
@@ -93,5 +94,6 @@ def pipeline(
     for name in settings:
         if name not in allowed:
             raise UsageError(f"pipeline: {unknown('setting', name, allowed)}")
-    backbone = load_backbone(model) if isinstance(model, (str, PathLike)) else model
+    runtime = runtime_option(settings.pop("runtime", None))
+    backbone = load_backbone(model, **runtime) if isinstance(model, (str, PathLike)) else model
     return ZeroShotPipeline(backbone, rule=rule, beta=beta, **settings)

@@ -1,20 +1,19 @@
-"""Text vectors on disk by (model fingerprint, text): a text is encoded once, ever.
+"""Text vectors on disk by (model, text): a text is encoded once, ever.
 
 One SQLite file in the cache folder, safe for several processes at once. It is a cache:
 where it cannot be opened or is damaged, work goes on without it, and a warning says so.
 """
 
 import sqlite3
-import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 
-from driftscore.backbones import Backbone
+from driftscore.backbones import Backbone, cache_key
 from driftscore.errors import MismatchError
-from driftscore.files import cache_home
+from driftscore.files import cache_home, warn_of_cache
 from driftscore.progress import progress_bar
 from driftscore.vectors import Matrix, Vector
 
@@ -28,32 +27,32 @@ class TextCache:
     def __init__(self, path: str | Path | None = None) -> None:
         self.path = Path(path) if path else cache_home() / "texts.sqlite"
 
-    def get(self, fingerprint: str, texts: Iterable[str]) -> dict[str, Vector]:
+    def get(self, model: str, texts: Iterable[str]) -> dict[str, Vector]:
         """Return the vectors that are there, by text."""
         found: dict[str, Vector] = {}
         try:
             with closing(self._open()) as db:
                 for text in texts:
                     row = db.execute(
-                        "SELECT vector FROM texts WHERE model = ? AND text = ?", (fingerprint, text)
+                        "SELECT vector FROM texts WHERE model = ? AND text = ?", (model, text)
                     ).fetchone()
                     if row:
                         found[text] = np.frombuffer(row[0], "<f4").astype(np.float32)
         except (sqlite3.Error, OSError) as error:
-            self._complain(error)
+            warn_of_cache("text", self.path, error)
         return found
 
-    def put(self, fingerprint: str, texts: Sequence[str], rows: Matrix) -> None:
+    def put(self, model: str, texts: Sequence[str], rows: Matrix) -> None:
         """Keep the vectors of `texts`."""
         values = [
-            (fingerprint, text, row.astype("<f4").tobytes())
+            (model, text, row.astype("<f4").tobytes())
             for text, row in zip(texts, rows, strict=True)
         ]
         try:
             with closing(self._open()) as db, db:
                 db.executemany("INSERT OR REPLACE INTO texts VALUES (?, ?, ?)", values)
         except (sqlite3.Error, OSError) as error:
-            self._complain(error)
+            warn_of_cache("text", self.path, error)
 
     def _open(self) -> sqlite3.Connection:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,13 +62,6 @@ class TextCache:
             "PRIMARY KEY (model, text)) WITHOUT ROWID"
         )
         return db
-
-    def _complain(self, error: Exception) -> None:
-        warnings.warn(
-            f"The text cache {self.path} cannot be used ({error}); going on without it. "
-            "Delete it, or set DRIFTSCORE_CACHE to a folder that can be written",
-            stacklevel=3,
-        )
 
 
 class TextEncoder:
@@ -84,7 +76,7 @@ class TextEncoder:
 
     def __call__(self, texts: Sequence[str]) -> Matrix:
         """Return one unit row a text, encoding only what was never encoded."""
-        model = self.backbone.fingerprint
+        model = cache_key(self.backbone)
         wanted = list(dict.fromkeys(texts))
         known = self.cache.get(model, wanted) if self.cache else {}
         # Texts of like length go together: a batch is padded to its longest.

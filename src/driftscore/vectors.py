@@ -15,6 +15,7 @@ Matrix = NDArray[np.float32]
 Vector = NDArray[np.float32]
 Scores = NDArray[np.float64]
 
+_BLOCK = 512
 VANISHING = 1e-6
 """A vector shorter than this has no direction worth using (float32 noise is 1e-7)."""
 
@@ -41,11 +42,20 @@ def lengths(rows: Matrix) -> NDArray[np.float64]:
 
 
 def unit(rows: Matrix, *, what: str = "embeddings") -> Matrix:
-    """Scale each row to length one; a row of zeros has no direction and is an error."""
-    length = lengths(rows)
-    if (length < 1e-12).any():
-        raise UsageError(f"{what}: row {int(np.argmin(length))} is all zeros, it has no direction")
-    return (rows / length[:, None]).astype(np.float32)
+    """Scale each row to length one; a row of zeros has no direction and is an error.
+
+    A block of rows at a time: in float64 all of them at once would take four times their
+    memory, and most of the time would go into getting it.
+    """
+    scaled = np.empty(rows.shape, np.float32)
+    for first in range(0, len(rows), _BLOCK):
+        block = rows[first : first + _BLOCK]
+        length = lengths(block)
+        if (length < 1e-12).any():
+            row = first + int(np.argmin(length))
+            raise UsageError(f"{what}: row {row} is all zeros, it has no direction")
+        scaled[first : first + _BLOCK] = block / length[:, None]
+    return scaled
 
 
 def unit_mean(rows: Iterable[Vector], *, what: str = "windows") -> Vector:
