@@ -18,7 +18,6 @@ from rich.text import Text
 
 from driftscore import Audio, Head, build_bank, compile_head, load_backbone
 from driftscore.backbones import Backbone, embed_recording
-from driftscore.classifier import Result
 from driftscore.errors import UsageError
 from driftscore.lab.datasets import shared_events
 from driftscore.lab.metrics import accuracy, accuracy_difference
@@ -27,6 +26,7 @@ from driftscore.lab.noises import recorded
 from driftscore.lab.seeds import generator
 from driftscore.lab.sounds import Sound, Stretch, load
 from driftscore.progress import progress_bar
+from driftscore.result import Result
 from driftscore.textcache import TextCache
 
 HERE = Path(__file__).resolve().parent

@@ -8,8 +8,8 @@ from sklearn.model_selection import cross_val_score
 
 from driftscore import Classifier, Head, build_bank, compile_head, load_backbone
 from driftscore.backbones import embed_recording
-from driftscore.classifier import Result
 from driftscore.errors import AudioError, MismatchError, UsageError
+from driftscore.result import Result
 
 from .conftest import LABELS, noise_clip
 

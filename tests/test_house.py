@@ -19,7 +19,7 @@ LAYERS = [  # a module may import from its own layer and from those above it
     {"bank"},
     {"head"},
     {"rules"},
-    {"timeline", "classifier"},
+    {"timeline", "result", "classifier"},
     {"pipeline", "formats"},
     {"lab", "service"},
     {"cli", "cli_options", "cli_rows"},

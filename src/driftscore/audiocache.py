@@ -17,6 +17,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple, cast
@@ -35,6 +36,7 @@ BLOCK = 2048
 """How many sources are best looked up, or kept, at once."""
 _MOST_BYTES = 64_000_000
 """What is fetched at once at most; long recordings beyond it are fetched one by one."""
+_MAPPED = 2**36
 _KEYS = 512  # keys a query: old builds of SQLite take 999
 _SETTLED_NS = 2_000_000_000
 
@@ -67,7 +69,8 @@ class AudioCache:
 
         Where the embeddings are many bytes, only the first of them come; `read` gets the rest.
         """
-        placed = [_placed(source) for source in sources]
+        now, here = time.time_ns(), os.getcwd()  # noqa: PTH109
+        placed = [_placed(source, now, here) for source in sources]
         rows = self._select(
             "SELECT path, stamp, sha256 FROM files WHERE path IN", (), [one.place for one in placed]
         )
@@ -147,6 +150,7 @@ class AudioCache:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(self.path, timeout=60, check_same_thread=False)
             self._db.execute("PRAGMA page_size = 16384")  # of a new file: a row is 2 kB
+            self._db.execute(f"PRAGMA mmap_size = {_MAPPED}")  # no copy of a page for each row
             self._db.execute(
                 "CREATE TABLE IF NOT EXISTS audio (model TEXT, sha256 BLOB, spans BLOB, "
                 "rows BLOB, PRIMARY KEY (model, sha256))"
@@ -169,7 +173,7 @@ class AudioCache:
 
 def unchanged(source: Source, found: Found) -> bool:
     """Whether a source still is what it was when it was looked up."""
-    now = _placed(source)
+    now = _placed(source, time.time_ns(), os.getcwd())  # noqa: PTH109
     return (now.place, now.stamp) == (found.place, found.stamp)
 
 
@@ -178,7 +182,7 @@ def on_disk(source: Source) -> bool:
     return isinstance(source, (str, os.PathLike)) and not is_url(source)
 
 
-def _placed(source: Source) -> Found:
+def _placed(source: Source, now_ns: int, here: str) -> Found:
     """Return where a source lies and its stamp; nothing for what cannot be kept."""
     try:
         if is_url(source):
@@ -189,12 +193,18 @@ def _placed(source: Source) -> Found:
         if not isinstance(source, (str, os.PathLike)):
             return Found()
         # Not pathlib: it took longer than all the rest of labelling 100,000 known files.
-        path = os.path.abspath(source)  # noqa: PTH100
+        folder, sign, name = os.fspath(source).rpartition(os.sep)
+        path = f"{_absolute(folder + sign, here)}{os.sep}{name}"
         about = os.stat(path)  # noqa: PTH116
     except Exception:  # whatever a store raises: reading it will say so in its own row
         return Found()
-    settled = time.time_ns() - about.st_mtime_ns > _SETTLED_NS
+    settled = now_ns - about.st_mtime_ns > _SETTLED_NS
     return Found(path, f"{about.st_size} {about.st_mtime_ns}", settled)
+
+
+@lru_cache(maxsize=64)
+def _absolute(folder: str, here: str) -> str:
+    return os.path.normpath(os.path.join(here, folder))  # noqa: PTH118
 
 
 def _digest(source: str | os.PathLike[str]) -> bytes:

@@ -8,7 +8,6 @@ nothing from audio, it encodes the labels.
 import inspect
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
@@ -25,6 +24,7 @@ from driftscore.errors import UsageError, unknown
 from driftscore.head import Head
 from driftscore.presets import DEFAULT
 from driftscore.prompts import check_labels
+from driftscore.result import Result, results
 from driftscore.rules import compile_head, reads_drifts, rule_parameters
 from driftscore.textcache import TextCache
 from driftscore.timeline import Event, Stretch, merge, stretches
@@ -32,67 +32,14 @@ from driftscore.vectors import Matrix, Scores
 
 _BLOCK = 2048
 """Recordings scored in one product, where as many are there at once."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a recording's scores say, or why it could not be used."""
-
-    source: str
-    labels: tuple[str, ...] = ()
-    scores: Scores | None = None
-    seconds: float = 0.0
-    error: str = ""
-
-    @property
-    def ranking(self) -> list[tuple[str, float]]:
-        """Labels with their scores, best first; ties in the order of the labels."""
-        if self.scores is None:
-            return []
-        order = np.argsort(-self.scores, kind="stable")
-        return [(self.labels[c], float(self.scores[c])) for c in order]
-
-    def best_two(self) -> list[tuple[str, float]]:
-        """Return the first two of the ranking, without ranking the rest."""
-        if self.scores is None:
-            return []
-        left, found = self.scores.copy(), []
-        for _ in self.labels[:2]:
-            c = int(left.argmax())
-            found.append((self.labels[c], float(left[c])))
-            left[c] = -math.inf
-        return found
-
-    @property
-    def label(self) -> str:
-        """The best label."""
-        return "" if self.scores is None else self.labels[int(self.scores.argmax())]
-
-    @property
-    def margin(self) -> float:
-        """How far the best label is ahead of the runner-up."""
-        return lead(self.best_two())
-
-    def above(self, threshold: float) -> list[str]:
-        """Return every label whose score reaches `threshold`, best first."""
-        if self.scores is None:
-            return []
-        heard = np.flatnonzero(self.scores >= threshold)
-        order = heard[np.argsort(-self.scores[heard], kind="stable")]
-        return [self.labels[c] for c in order]
-
-
-def lead(best_two: Sequence[tuple[str, float]]) -> float:
-    """Return how far the first of two labels is ahead; without a second, without end."""
-    return best_two[0][1] - best_two[1][1] if len(best_two) > 1 else math.inf
+_NO_SCORES = np.zeros((0, 0))
 
 
 def score_rows(head: Head, names: Sequence[str], rows: Matrix) -> Iterator[Result]:
     """Yield the results of recordings that were embedded before, scored a block at a time."""
     for first in range(0, len(rows), _BLOCK):
         block = slice(first, first + _BLOCK)
-        for name, scores in zip(names[block], head.scores(rows[block]), strict=True):
-            yield Result(name, head.labels, scores)
+        yield from results(head.labels, names[block], head.scores(rows[block]))
 
 
 class Classifier:
@@ -186,13 +133,15 @@ class Classifier:
         """Yield a result for each recording, in order; a bad one is a result with its error."""
         head = self._fitted().head_
         for block in _at_once(self.hear(sources)):
-            rows = [heard.embedding for heard in block if not heard.error]
-            scores = iter(head.scores(np.stack(rows)) if rows else ())
+            good = [heard for heard in block if not heard.error]
+            scores = head.scores(np.stack([h.embedding for h in good])) if good else _NO_SCORES
+            names, ends = [h.source for h in good], [h.seconds for h in good]
+            scored = results(head.labels, names, scores, ends)
             for heard in block:
                 if heard.error:
                     yield Result(heard.source, head.labels, error=heard.error)
                 else:
-                    yield Result(heard.source, head.labels, next(scores), heard.seconds)
+                    yield next(scored)
 
     def predict(self, X: Iterable[Source]) -> NDArray[np.str_] | list[list[str]]:
         """Return each recording's label, or with a threshold the list of its labels."""

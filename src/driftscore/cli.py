@@ -18,7 +18,7 @@ from driftscore import __version__, backbones, plugins, rules
 from driftscore.audio import expand
 from driftscore.backbones import backbone_names, check_model
 from driftscore.backbones.stored import Stored
-from driftscore.classifier import Result, score_rows
+from driftscore.classifier import score_rows
 from driftscore.cli_options import (
     Files,
     Format,
@@ -44,6 +44,7 @@ from driftscore.head import Head
 from driftscore.presets import preset_titles
 from driftscore.progress import progress_bar
 from driftscore.prompts import load_pack, pack_names
+from driftscore.result import Result
 from driftscore.rules import rule_names
 
 app = typer.Typer(

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 
-from driftscore.classifier import Classifier, Result, lead
+from driftscore.classifier import Classifier
 from driftscore.engines import Heard
 from driftscore.formats import Row
+from driftscore.result import Result, lead
 from driftscore.timeline import Event, merge
 
 

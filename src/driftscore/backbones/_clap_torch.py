@@ -11,7 +11,7 @@ from driftscore.backbones._clap_export import Description, mel_settings
 from driftscore.errors import DriftscoreError, MissingExtraError
 from driftscore.vectors import Matrix, Vector
 
-_FRONT_END_REVISION = 2
+_FRONT_END_REVISION = 3
 """Part of the fingerprint; raise it whenever an embedding may change."""
 
 

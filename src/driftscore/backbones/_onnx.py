@@ -27,6 +27,22 @@ def session(graph: bytes) -> Any:
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
+class LazySession:
+    """A session that is made when it is first run: where all is cached, it never is."""
+
+    def __init__(self, graph: bytes) -> None:
+        self._graph = graph
+        self._session: Any = None
+        self._making = threading.Lock()
+
+    def run(self, outputs: list[str], inputs: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """Run the graph, as an onnxruntime session does."""
+        with self._making:
+            self._session = self._session or session(self._graph)
+        answers: list[NDArray[Any]] = self._session.run(outputs, inputs)
+        return answers
+
+
 class OnnxRun:
     """A graph with one input and one output in onnxruntime: call it with an array."""
 

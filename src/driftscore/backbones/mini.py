@@ -11,6 +11,7 @@ import hashlib
 import os
 import tomllib
 from collections.abc import Sequence
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from driftscore.audio import Audio, Samples
 from driftscore.backbones import embed_clips, mini_frontend
-from driftscore.backbones._onnx import in_threads, session
+from driftscore.backbones._onnx import LazySession, in_threads
 from driftscore.errors import FormatError, UsageError
 from driftscore.vectors import Matrix, Vector
 
@@ -41,15 +42,19 @@ class Mini:
     encoders = os.cpu_count() or 1
 
     def __init__(self, files: dict[str, bytes]) -> None:
-        from tokenizers import Tokenizer
-
         digest = hashlib.sha256(f"mini/{_FRONT_END_REVISION}".encode())
         for name in sorted(files):
             digest.update(hashlib.sha256(files[name]).digest())
         self.fingerprint = f"mini/{digest.hexdigest()}"
-        self._audio = session(files["audio.onnx"])
-        self._text = session(files["text.onnx"])
-        self._tokenizer: Any = Tokenizer.from_str(files["tokenizer.json"].decode())
+        self._audio = LazySession(files["audio.onnx"])
+        self._text = LazySession(files["text.onnx"])
+        self._pieces = files["tokenizer.json"].decode()
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        from tokenizers import Tokenizer
+
+        return Tokenizer.from_str(self._pieces)
 
     def embed_audio(self, clips: Sequence[Audio]) -> Matrix:
         """Return one unit row a clip."""

@@ -49,7 +49,11 @@ def hear(
     line = _Line(backbone, thread_count(threads), store)
     try:
         for block in _looked_up(sources, store):
-            for source, found in block:
+            for (source, found), (_, after) in zip(block, [*block[1:], (None, None)], strict=True):
+                if found is not None and found.entry is not None and not line.waiting:
+                    known = after is not None and after.entry is not None
+                    yield Heard(describe(source), *found.entry, followed=known)
+                    continue
                 while line.full:
                     yield line.take()
                 line.start(source, found)
@@ -70,10 +74,18 @@ def _looked_up(
             yield [(source, None)]
         return
     rest = iter(sources)
-    while block := list(islice(rest, BLOCK)):
+
+    def look_up(block: list[Source]) -> list[tuple[Source, Found | None]]:
         here = [on_disk(source) for source in block]  # what is far away its reader looks up
         found = iter(store.look_up(list(compress(block, here))))
-        yield [(s, next(found) if near else None) for s, near in zip(block, here, strict=True)]
+        return [(s, next(found) if near else None) for s, near in zip(block, here, strict=True)]
+
+    # The next block is looked up while this one is used: for known files it is half of the work.
+    with ThreadPoolExecutor(1, "driftscore-lookup") as pool:
+        coming = pool.submit(look_up, list(islice(rest, BLOCK)))
+        while block := coming.result():
+            coming = pool.submit(look_up, list(islice(rest, BLOCK)))
+            yield block
 
 
 @dataclass(eq=False, slots=True)
