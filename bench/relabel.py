@@ -3,8 +3,8 @@
 100,000 files on disk, their embeddings in the audio cache of `mini` (random unit rows stand
 in for what was heard), and the whole command from the shell to the csv. The labels' texts are
 encoded before: the bar is for what comes after text, with the labels compiled to a head. Beside it
-the same with the labels as words, whose encoded texts are fetched from the cache first, and `driftscore score` on
-the same rows as one npz.
+the same with the labels as words, whose encoded texts are fetched from the cache first, and
+`driftscore score` on the same rows as one npz.
 """
 
 import hashlib

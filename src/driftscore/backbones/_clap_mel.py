@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftscore.audio import Samples
+from driftscore.backbones._log_mel import triangle_power
 from driftscore.errors import UsageError
 
 _FLOOR = 1e-10  # power: -100 dB
@@ -38,15 +39,16 @@ class ClapMel:
         """Return the log-mel of one window, (frames, mels) in dB."""
         reflected = np.pad(self._padded(samples), self.n_fft // 2, mode="reflect")
         frames = np.lib.stride_tricks.sliding_window_view(reflected, self.n_fft)[:: self.hop]
-        triangles = self._triangles
+        shares, starts, scale = self._slopes
         decibels = np.empty((len(frames), self.mels), np.float32)
         # In float64: numpy's transform is no slower there, and quiet frames keep their digits.
-        # A few frames at a time stay in the processor's cache: a third faster than all at once.
+        # A few frames at a time stay in the processor's cache.
         for first in range(0, len(frames), _FRAMES):
             some = slice(first, first + _FRAMES)
-            spectrum = np.fft.rfft(frames[some] * self._taper)[:, : len(triangles)]
+            spectrum = np.fft.rfft(frames[some] * self._taper)[:, : len(shares)]
             power = np.square(spectrum.real) + np.square(spectrum.imag)
-            decibels[some] = 10.0 * np.log10(np.maximum(power @ triangles, _FLOOR))
+            mel = scale * triangle_power(power, shares, starts).T
+            decibels[some] = 10.0 * np.log10(np.maximum(mel, _FLOOR))
         return decibels
 
     def _padded(self, samples: Samples) -> Samples:
@@ -65,18 +67,18 @@ class ClapMel:
         return np.hanning(self.n_fft + 1)[:-1]
 
     @cached_property
-    def _triangles(self) -> NDArray[np.float64]:
-        """The mel filters, (bins, mels), linear in Hz, without the bins above the last one."""
+    def _slopes(self) -> tuple[NDArray[np.float64], NDArray[np.intp], NDArray[np.float64]]:
+        """How far up its slope each bin lies, where slopes start, and the triangles' heights."""
         to_mel, to_hz = _SCALES[self.flavour]
         ends = to_mel(np.array([self.low_hz, self.high_hz]))
         edges = to_hz(np.linspace(ends[0], ends[1], self.mels + 2))
-        bins = np.linspace(0, self.rate // 2, self.n_fft // 2 + 1)[:, None]
-        rising = (bins - edges[:-2]) / (edges[1:-1] - edges[:-2])
-        falling = (edges[2:] - bins) / (edges[2:] - edges[1:-1])
-        triangles = np.maximum(0.0, np.minimum(rising, falling))
-        if self.flavour == "slaney":
-            triangles *= 2.0 / (edges[2:] - edges[:-2])
-        return triangles[: np.flatnonzero(triangles.any(axis=1))[-1] + 1]
+        bins = np.linspace(0, self.rate // 2, self.n_fft // 2 + 1)
+        starts = np.searchsorted(bins, edges)
+        used = bins[: starts[-1]]
+        slope = np.clip(np.searchsorted(edges, used, side="right") - 1, 0, self.mels)
+        shares = (used - edges[slope]) / (edges[slope + 1] - edges[slope])
+        area = 2.0 / (edges[2:] - edges[:-2])
+        return shares, starts, area if self.flavour == "slaney" else np.ones(self.mels)
 
 
 def _htk_mel(hz: NDArray[np.float64]) -> NDArray[np.float64]:

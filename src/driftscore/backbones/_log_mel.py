@@ -81,17 +81,21 @@ def log_mel(samples: Samples, front_end: FrontEnd) -> Spectrogram:
     for start in range(0, len(frames), _CHUNK):
         spectrum = np.fft.rfft(frames[start : start + _CHUNK] * front_end.taper)
         power = np.square(spectrum.real) + np.square(spectrum.imag)
-        mel[:, start : start + _CHUNK] = _mel_power(power, front_end)
+        mel[:, start : start + _CHUNK] = triangle_power(power, *front_end.slopes)
     return np.asarray((np.log(mel + np.float32(_FLOOR)) + 4.5) / 5.0, dtype=np.float32)
 
 
-def _mel_power(power: npt.NDArray[np.float64], front_end: FrontEnd) -> npt.NDArray[np.float64]:
+def triangle_power(
+    power: npt.NDArray[np.float64],
+    shares: npt.NDArray[np.float64],
+    starts: npt.NDArray[np.intp],
+) -> npt.NDArray[np.float64]:
     """Return the power in each triangle, (mels, frames), of power (frames, bins).
 
     By running sums, not by a matrix product: BLAS may add in another order on another number of
-    threads, and the same clip must give the same bits.
+    threads, and the same clip must give the same bits; and its threads, waiting for work, would
+    take the cores from the network.
     """
-    shares, starts = front_end.slopes
     used = np.ascontiguousarray(power[:, : starts[-1]].T)
     rising = used * shares[:, None]
     empty = np.diff(starts) == 0

@@ -4,6 +4,7 @@ Written so, a graph is the same bytes on every machine, holds only operators tha
 runtime knows, and can be laid out for speed.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ class Graph:
         self.model = model
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
+        self._known: dict[tuple[Any, ...], str] = {}
 
     def tensor(self, name: str) -> NDArray[Any]:
         """Return a weight, or say that the model lacks it."""
@@ -44,13 +46,24 @@ class Graph:
         self.nodes.append(helper.make_node(kind, list(inputs), [name], **settings))
         return name
 
+    def split(self, x: str, parts: int) -> list[str]:
+        """Cut the first axis into equal parts."""
+        from onnx import helper
+
+        names = [f"v{len(self.nodes)}_{part}" for part in range(parts)]
+        self.nodes.append(helper.make_node("Split", [x], names, axis=0, num_outputs=parts))
+        return names
+
     def constant(self, value: NDArray[Any]) -> str:
-        """Add a constant."""
+        """Add a constant, once."""
         from onnx import numpy_helper
 
-        name = f"c{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(np.array(value, order="C"), name))
-        return name
+        whole = np.array(value, order="C")
+        key = (whole.dtype.str, whole.shape, hashlib.sha256(whole.tobytes()).digest())
+        if key not in self._known:
+            self._known[key] = f"c{len(self.constants)}"
+            self.constants.append(numpy_helper.from_array(whole, self._known[key]))
+        return self._known[key]
 
     def whole(self, *numbers: int) -> str:
         """Add whole numbers: a shape (0 keeps a size, -1 is worked out), axes or positions."""

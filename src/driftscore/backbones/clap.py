@@ -39,7 +39,7 @@ BROKEN = {
     "laion/larger_clap_music": "its conversion on the hub is known to score at chance",
 }
 RUNTIMES = ("auto", "torch", "onnx", "openvino")
-TEXT_ROWS = 8
+TEXT_ROWS = 4
 """Texts a batch. Fixed, and a batch holds texts of one token length: matrix products of one
 shape give a row the same bits wherever it stands, products of another shape may not. Larger
 batches are no faster, and leave more places to fill up."""
