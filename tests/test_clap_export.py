@@ -191,6 +191,9 @@ def test_int8_is_a_model_of_its_own_with_its_cost(checkpoint, exported, tmp_path
     assert made.description.fingerprint != exported.description.fingerprint
     assert 0.8 < made.agreement["audio_cosine"] < 1
     assert load_backbone(checkpoint).towers.runtime == "torch", "int8 was taken unasked"
+    with monkeypatch.context() as without_checkpoint:
+        without_checkpoint.setattr(exports, "checkpoint_folder", lambda name: None)
+        assert exports.find(str(checkpoint)) is None, "int8 was taken for the name's sake"
     model = load_backbone(made.home)
     cosines = (model.embed_text(TEXTS) * load_backbone(exported.home).embed_text(TEXTS)).sum(axis=1)
     assert cosines.min() > 0.8

@@ -135,7 +135,7 @@ def find(name: str) -> Export | None:
     """Return the export of a checkpoint: the folder itself, or the cache's of the same content."""
     if is_export(Path(name)):
         return read_export(Path(name))
-    kept = list(_kept())
+    kept = [export for export in _kept() if export.precision == "fp32"]  # int8 only where named
     if not kept:
         return None
     folder = checkpoint_folder(name)

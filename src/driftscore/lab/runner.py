@@ -263,7 +263,7 @@ def _do(
 ) -> None:
     """Do jobs and count; a store that cannot be written ends it."""
     total, done, started = sum(job.weight for job in jobs), 0, time.monotonic()
-    told = started
+    told, counted = started, 0
     with progress_bar(title, total, show=show) as advance:
         for job, answer in hands.work(jobs):
             if answer.fatal:
@@ -274,9 +274,12 @@ def _do(
             outcome.notes += answer.notes
             advance(job.weight)
             done += job.weight
+            if not counted:  # the first job also loads a model and encodes its texts
+                started, counted = time.monotonic(), done
             if (now := time.monotonic()) - told > _TELL_S and not sys.stderr.isatty():
-                left = (now - started) * (total - done) / done
-                tell(f"{title}: {done} of {total}, about {_words(left)} left")
+                left = (now - started) * (total - done) / max(done - counted, 1)
+                sure = f", about {_words(left)} left" if done > counted else ""
+                tell(f"{title}: {done} of {total}{sure}")
                 told = now
 
 
