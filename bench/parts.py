@@ -28,7 +28,7 @@ from bench.machine import commit, describe_machine, versions, without_places
 HOME = Path(__file__).resolve().parent
 PARTS: Mapping[str, int | None] = {
     "pipelines": None,
-    "tower": None,
+    "tower": 1,
     "texts": None,
     "scoring": 1,
     "precision": 1,

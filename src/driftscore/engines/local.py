@@ -74,18 +74,10 @@ def _looked_up(
             yield [(source, None)]
         return
     rest = iter(sources)
-
-    def look_up(block: list[Source]) -> list[tuple[Source, Found | None]]:
+    while block := list(islice(rest, BLOCK)):
         here = [on_disk(source) for source in block]  # what is far away its reader looks up
         found = iter(store.look_up(list(compress(block, here))))
-        return [(s, next(found) if near else None) for s, near in zip(block, here, strict=True)]
-
-    # The next block is looked up while this one is used: for known files it is half of the work.
-    with ThreadPoolExecutor(1, "driftscore-lookup") as pool:
-        coming = pool.submit(look_up, list(islice(rest, BLOCK)))
-        while block := coming.result():
-            coming = pool.submit(look_up, list(islice(rest, BLOCK)))
-            yield block
+        yield [(s, next(found) if near else None) for s, near in zip(block, here, strict=True)]
 
 
 @dataclass(eq=False, slots=True)
