@@ -240,6 +240,12 @@ def test_a_shape_that_the_graph_does_not_cover_is_refused(checkpoint):
             AudioShape.of(config | change, frames=1001)
 
 
+@pytest.mark.parametrize("name", ["mini", "nowhere/at/all"])
+def test_what_is_no_clap_is_not_exported(name):
+    with pytest.raises(UsageError, match="no CLAP checkpoint"):
+        export(name)
+
+
 def test_an_unknown_runtime_is_told(checkpoint):
     with pytest.raises(UsageError, match="No runtime called 'onyx'; did you mean 'onnx'"):
         load_backbone(checkpoint, runtime="onyx")

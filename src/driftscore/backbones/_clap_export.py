@@ -180,8 +180,8 @@ def choose(export: Export, runtime: str) -> tuple[str, str]:
     if runtime != "auto":
         return runtime, f"{runtime}, as asked, on {where}"
     if importlib.util.find_spec("openvino"):
-        return "openvino", f"openvino: it is installed, and the fastest here, on {where}"
-    return "onnx", f"onnxruntime on {where}; openvino, which is faster still, is not installed"
+        return "openvino", f"openvino, since it is installed, on {where}"
+    return "onnx", f"onnxruntime, since openvino is not installed, on {where}"
 
 
 def open_towers(export: Export, runtime: str) -> "CheckedTowers":

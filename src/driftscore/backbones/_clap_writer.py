@@ -18,7 +18,7 @@ from driftscore.backbones import _clap_export as exports
 from driftscore.backbones import embed_windows
 from driftscore.backbones._clap_graph import AudioShape, build_audio, build_text
 from driftscore.backbones._clap_torch import TorchTowers
-from driftscore.backbones.clap import TEXT_ROWS, Clap, load_torch
+from driftscore.backbones.clap import TEXT_ROWS, Clap, accepts, load_torch
 from driftscore.errors import MismatchError, UsageError
 from driftscore.files import sha256
 from driftscore.vectors import Matrix, unit
@@ -35,6 +35,8 @@ def export(
     clips: Sequence[Source] = (),
 ) -> exports.Export:
     """Export a checkpoint to a folder, or to the cache; `clips` are sounds to compare on."""
+    if not accepts(name) or exports.is_export(Path(name)):
+        raise UsageError(f"{name} is no CLAP checkpoint; give a hub id (owner/name) or a folder")
     reference = load_torch(name)
     described = reference.described
     if int8:
