@@ -8,6 +8,7 @@ import logging
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ from driftscore.backbones import embed_windows
 from driftscore.backbones._clap_graph import AudioShape, build_audio, build_text
 from driftscore.backbones._clap_torch import TorchTowers
 from driftscore.backbones.clap import TEXT_ROWS, Clap, accepts, load_torch
-from driftscore.errors import MismatchError, UsageError
+from driftscore.errors import MismatchError, MissingExtraError, UsageError
 from driftscore.files import sha256
 from driftscore.vectors import Matrix, unit
 
@@ -37,6 +38,8 @@ def export(
     """Export a checkpoint to a folder, or to the cache; `clips` are sounds to compare on."""
     if not accepts(name) or exports.is_export(Path(name)):
         raise UsageError(f"{name} is no CLAP checkpoint; give a hub id (owner/name) or a folder")
+    if any(find_spec(module) is None for module in ("torch", "transformers", "onnx")):
+        raise MissingExtraError("Exporting a CLAP", "export")
     reference = load_torch(name)
     described = reference.described
     if int8:
