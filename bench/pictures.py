@@ -10,27 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from driftscore.lab.report import STYLE
+
 Results = Mapping[str, Mapping[str, Any]]
 
-_STYLE: dict[Any, Any] = {
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#9aa5b8",
-    "axes.labelcolor": "#3b4252",
-    "axes.titlesize": 10.5,
-    "axes.titleweight": "bold",
-    "axes.grid": True,
-    "grid.color": "#e9ecf2",
-    "axes.axisbelow": True,
-    "xtick.color": "#5b6577",
-    "ytick.color": "#5b6577",
-    "legend.frameon": False,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "driftscore",
-    "figure.facecolor": "white",
-}
 _COLOURS = {
     "decode": "#3b4252",
     "resample": "#a4abb8",
@@ -118,7 +101,7 @@ def write_pictures(results: Results, folder: Path) -> list[str]:
 
     mpl.use("svg")
     for picture in pictures_of(results):
-        with mpl.rc_context(_STYLE):
+        with mpl.rc_context(STYLE):
             figure, out = picture.draw(plt, results), io.StringIO()
             figure.savefig(out, format="svg", metadata={"Date": None})
             plt.close(figure)

@@ -36,7 +36,6 @@ BLOCK = 2048
 """How many sources are best looked up, or kept, at once."""
 _MOST_BYTES = 64_000_000
 """What is fetched at once at most; long recordings beyond it are fetched one by one."""
-_MAPPED = 2**36
 _KEYS = 512  # keys a query: old builds of SQLite take 999
 _SETTLED_NS = 2_000_000_000
 
@@ -150,7 +149,6 @@ class AudioCache:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(self.path, timeout=60, check_same_thread=False)
             self._db.execute("PRAGMA page_size = 16384")  # of a new file: a row is 2 kB
-            self._db.execute(f"PRAGMA mmap_size = {_MAPPED}")  # no copy of a page for each row
             self._db.execute(
                 "CREATE TABLE IF NOT EXISTS audio (model TEXT, sha256 BLOB, spans BLOB, "
                 "rows BLOB, PRIMARY KEY (model, sha256))"

@@ -32,7 +32,7 @@ _COLOURS = {
 }
 _SHOWN_CLASSES = 12
 _SAID = 6  # rivals named in sentences; all are in the table
-_STYLE = {
+STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.size": 10,
     "axes.spines.top": False,
@@ -333,7 +333,7 @@ def _grid_of(
         raise MissingExtraError("The report's figures", "lab") from error
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = figure_module.Figure(
             figsize=(5.2 * columns, height * rows + 0.4), layout="constrained"
         )
