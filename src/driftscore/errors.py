@@ -1,7 +1,7 @@
-"""Every deliberate error: one root, few children.
+"""Every deliberate error: one root, one class per kind of failure.
 
-A message says what is wrong, what was given and what to do next. The command
-turns `UsageError` into exit status 2 and every other child into 1.
+A message says what is wrong, what was given and what to do next. `exit_status` is what the
+command exits with: 2 for wrong usage, 1 for everything else.
 """
 
 from collections.abc import Iterable
@@ -11,25 +11,45 @@ from difflib import get_close_matches
 class DriftscoreError(Exception):
     """Root of all errors that driftscore raises on purpose."""
 
+    exit_status = 1
+
 
 class UsageError(DriftscoreError, ValueError):
-    """What was asked for makes no sense: a wrong name, number or combination."""
+    """Wrong usage: an unknown name, an invalid value or options that contradict each other."""
+
+    exit_status = 2
 
 
 class AudioError(DriftscoreError):
-    """A recording that cannot be used; one such file never ends a batch."""
+    """A recording that cannot be read or embedded; one such recording never ends a run."""
 
 
 class FormatError(DriftscoreError):
-    """A bank, head, pack or embedding file that is damaged or of another kind."""
+    """A bank, head, pack, grid or embedding file that is damaged or of another kind."""
+
+
+class WriteError(DriftscoreError):
+    """A file that cannot be written: no permission, no such folder, no space left."""
 
 
 class MismatchError(DriftscoreError):
-    """Two things that were made by different models, or of different widths."""
+    """Two things that were made by different models, or that have different dimensions."""
+
+
+class UndefinedMetricError(DriftscoreError):
+    """A measurement that is not defined for the data given, such as AP without a positive."""
+
+
+class DownloadError(DriftscoreError):
+    """A file that cannot be downloaded, or whose checksum is wrong."""
+
+
+class WorkerError(DriftscoreError):
+    """A worker process or a cluster that failed or cannot be reached."""
 
 
 class StoreError(DriftscoreError):
-    """The lab's store cannot be used: the one failure that ends a run."""
+    """The lab's store cannot be read or written; this ends a run."""
 
 
 class MissingExtraError(DriftscoreError, ImportError):

@@ -1,77 +1,38 @@
-"""Audio-text models behind one small protocol, one family a file, found by its name.
+"""Audio-text models, one family per package, found by name or by what a user points at.
 
-Rows are unit float32. A model file defines `load(...) -> Backbone`; it may define
-`accepts(spec) -> bool` to be found by what a user points at (a hub id, a folder, a file).
-Heavy libraries are imported inside the file that needs them, and only when it is used.
+A family defines `load(...) -> Backbone`; it may define `accepts(spec) -> bool` to be found by a hub
+id, a folder or a file. A model can also come from an entry point of the group
+`driftscore.backbones`. Heavy libraries are imported only where they are used.
 """
 
-import importlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from os import PathLike, fspath
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
-from driftscore import plugins
-from driftscore.audio import Audio, Samples, Source, Window, sounding_windows
+from driftscore import registry
+from driftscore.backbones.protocol import LOGIT_SCALE, Backbone, Features
 from driftscore.errors import MismatchError, UsageError, unknown
-from driftscore.vectors import Matrix, Vector, unit_mean
+
+__all__ = ["LOGIT_SCALE", "Backbone", "Family", "Features", "Named", "backbone_names",
+           "check_backbone", "check_model", "load_backbone"]  # fmt: skip
+
+KIND = registry.Kind("backbone", __name__, "load")
+DEFAULT_BACKBONE = "mini"
+DEFAULT_RUNTIME = "auto"
+
+
+class Family(Protocol):
+    """A module, or an object, that loads the models of one family."""
+
+    def load(self, *arguments: str, **options: object) -> Backbone:
+        """Load a model; `arguments` is empty, or the name, folder or file that was asked for."""
 
 
 @runtime_checkable
-class Backbone(Protocol):
-    """A model that puts sound and text into one space."""
-
-    @property
-    def name(self) -> str:
-        """What people call the model."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Changes whenever an embedding may change: weights, front end, text side."""
-
-    @property
-    def dim(self) -> int:
-        """Length of an embedding."""
-
-    @property
-    def rate(self) -> int:
-        """Sample rate that the model hears, in Hz."""
-
-    @property
-    def seconds(self) -> float:
-        """Length of the model's window."""
-
-    def embed_audio(self, clips: Sequence[Audio]) -> Matrix:
-        """Return one unit row a clip, the same whatever else is in the list."""
-
-    def embed_text(self, texts: Sequence[str]) -> Matrix:
-        """Return one unit row a text, the same whatever else is in the list."""
-
-
-@runtime_checkable
-class Staged(Protocol):
-    """A backbone whose work on one window has two parts, so that threads can share it.
-
-    Optional: a model without it is asked one window at a time through `embed_audio`.
-    `encode(features(samples))` has the bits of `embed_audio`.
-    """
-
-    @property
-    def encoders(self) -> int:
-        """How many windows may be encoded at once, from threads.
-
-        As many as there are cores where one window is encoded on one thread (ONNX); one
-        where the library spreads a window over the cores by itself (torch).
-        """
-
-    def features(self, samples: Samples) -> NDArray[np.float32]:
-        """Return the front end's view (mel) of one window at the model's rate."""
-
-    def encode(self, features: NDArray[np.float32]) -> Vector:
-        """Return the unit row of one window's features."""
+class _Accepting(Protocol):
+    def accepts(self, spec: str) -> bool:
+        """Return whether `spec` is a model of this family."""
 
 
 class Named(Protocol):
@@ -83,13 +44,13 @@ class Named(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """The model's fingerprint, empty where it is not known."""
+        """The fingerprint of the model; empty if it is not known."""
 
 
-def check_model(made_by: Mapping[str, Any], model: Named, *, what: str) -> None:
-    """Refuse, in words, to use with `model` what another one made.
+def check_model(made_by: Mapping[str, object], model: Named, *, what: str) -> None:
+    """Refuse to use with `model` what another model made.
 
-    What carries no fingerprint came from elsewhere; its width is all that can be checked.
+    What carries no fingerprint was made elsewhere; only its dimensions can be checked.
     """
     maker = made_by.get("fingerprint")
     if maker and model.fingerprint and maker != model.fingerprint:
@@ -101,79 +62,62 @@ def check_model(made_by: Mapping[str, Any], model: Named, *, what: str) -> None:
         )
 
 
-def cache_key(backbone: Backbone) -> str:
-    """Return what a cache keeps a model's vectors by: its fingerprint, and its runtime if it says.
+def check_backbone(model: object) -> Backbone:
+    """Return a loaded model if it has everything that a backbone needs."""
+    if isinstance(model, Backbone):
+        return model
+    wanted = [name for name in _MEMBERS if not hasattr(model, name)]
+    raise UsageError(
+        f"{type(model).__name__} is not a backbone: it lacks {', '.join(wanted)}; subclass "
+        "driftscore.Backbone, which has defaults for most of them"
+    )
 
-    Runtimes of one model agree but for the last bits, so their banks and heads may be mixed,
-    but no number may depend on which of them happened to fill a cache.
-    """
-    return getattr(backbone, "cache_key", "") or backbone.fingerprint
+
+_MEMBERS = sorted(name for name in vars(Backbone) if name[0] != "_")
 
 
 def backbone_names() -> tuple[str, ...]:
-    """Return the names of the model families."""
-    return plugins.names(__name__, "load")
+    """Return the names of the model families: ours and those of entry points."""
+    return registry.names(KIND)
 
 
-def load_backbone(spec: str | PathLike[str], **options: Any) -> Backbone:
-    """Load a model by its name, or by a hub id, folder or file that a family accepts."""
+def load_backbone(
+    spec: str | PathLike[str] = DEFAULT_BACKBONE,
+    *,
+    runtime: str | None = None,
+    **options: object,
+) -> Backbone:
+    """Load a model by its name, or by a hub id, a folder or a file that a family accepts.
+
+    `runtime` chooses what a CLAP runs in; None and "auto" leave the choice to the family.
+    """
     given = fspath(spec)
-    family, _, rest = given.partition(":")
-    if plugins.has(__name__, given, "load"):
-        module, arguments = plugins.find(__name__, given, entry="load", kind="backbone"), []
-    elif rest and plugins.has(__name__, family, "load"):
-        module, arguments = plugins.find(__name__, family, entry="load", kind="backbone"), [rest]
-    else:
-        modules = [importlib.import_module(f"{__name__}.{n}") for n in backbone_names()]
-        takers = [m for m in modules if hasattr(m, "accepts") and m.accepts(given)]
-        if not takers:
-            raise UsageError(
-                f"{unknown('backbone', given, backbone_names())} (or give a CLAP hub id, a folder "
-                "with a CLAP model, or an npz of stored embeddings)"
-            )
-        module, arguments = takers[0], [given]
+    family, arguments = _family(given)
+    if runtime not in (None, DEFAULT_RUNTIME):
+        options["runtime"] = runtime
     try:
-        inspect.signature(module.load).bind(*arguments, **options)
+        inspect.signature(family.load).bind(*arguments, **options)
     except TypeError as error:
         if "runtime" in options:
             raise UsageError(
-                f"A runtime is chosen for CLAP models; {given} has one only"
+                f"Only CLAP models have a choice of runtime; {given} has one"
             ) from error
-        raise UsageError(f"The backbone {given!r} cannot be loaded so: {error}") from error
-    backbone: Backbone = module.load(*arguments, **options)
-    return backbone
+        raise UsageError(f"The backbone {given!r} cannot be loaded like this: {error}") from error
+    return check_backbone(family.load(*arguments, **options))
 
 
-def runtime_option(runtime: str | None) -> dict[str, str]:
-    """Return the option of `load_backbone` that asks for a runtime; "auto" is what it does."""
-    return {} if runtime in (None, "auto") else {"runtime": str(runtime)}
-
-
-def embed_windows(source: Source, backbone: Backbone) -> Iterator[tuple[Window, Vector]]:
-    """Yield each sounding window of a recording with its embedding, in order of time."""
-    for window in sounding_windows(source, rate=backbone.rate, seconds=backbone.seconds):
-        yield window, backbone.embed_audio([window.audio])[0]
-
-
-def embed_recording(source: Source, backbone: Backbone) -> Vector:
-    """Return the unit mean of a recording's windows, read as a stream."""
-    return unit_mean(row for _, row in embed_windows(source, backbone))
-
-
-def embed_clips(
-    clips: Sequence[Audio], embed_window: Callable[[Samples], Vector], *, rate: int, seconds: float
-) -> Matrix:
-    """Embed each clip as the unit mean of its windows: what `embed_audio` is made of.
-
-    One window a call keeps every shape fixed: a batched product picks its kernel by the
-    batch's size, and a clip's last bits would depend on its neighbours.
-    """
-    return np.stack(
-        [
-            unit_mean(
-                embed_window(window.audio.samples)
-                for window in sounding_windows(clip, rate=rate, seconds=seconds)
-            )
-            for clip in clips
-        ]
+def _family(spec: str) -> tuple[Family, list[str]]:
+    """Return the family that a user means, and what its `load` is called with."""
+    name, _, rest = spec.partition(":")
+    if registry.has(KIND, spec):
+        return cast(Family, registry.find(KIND, spec)), []
+    if rest and registry.has(KIND, name):
+        return cast(Family, registry.find(KIND, name)), [rest]
+    for known in backbone_names():
+        family = registry.find(KIND, known)
+        if isinstance(family, _Accepting) and family.accepts(spec):
+            return cast(Family, family), [spec]
+    raise UsageError(
+        f"{unknown('backbone', spec, backbone_names())} (or give a CLAP hub id, a folder "
+        "with a CLAP model, or an npz of stored embeddings)"
     )

@@ -1,121 +1,141 @@
-"""Scoring rules, one a file: each compiles a class bank to a head.
+"""Scoring rules, one per file: each compiles a class bank to a head.
 
-A rule's file defines `compile(bank, *, ...) -> Head`. What it asks for by name is what it
-gets: `text` is the backbone's text side, `noise` and `pool` are embeddings of clips, and
-everything else is a setting with a default. A rule that reads the bank's noisy prompts (drifts,
-radii, noisy_means) says so by `READS_DRIFTS = True`; for the others they are never encoded.
+`protocol.py` says what a rule's file defines. A rule can also be a function, an entry point of the
+group `driftscore.rules`, or "module:function".
 """
 
 import hashlib
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from driftscore import plugins
+from driftscore import registry
 from driftscore.backbones import Backbone, check_model
 from driftscore.bank import ClassBank
 from driftscore.errors import MismatchError, UsageError, unknown
 from driftscore.head import Head
-from driftscore.presets import DEFAULT, rule_settings
+from driftscore.rules.protocol import Compile, Needs, Rule, RuleModule, Variant, describe_rule
+from driftscore.settings import DEFAULT_PRESET, Preset, load_preset
 from driftscore.textcache import TextCache, TextEncoder
 from driftscore.vectors import Matrix, matrix
 
+if TYPE_CHECKING:
+    from os import PathLike
+
+__all__ = ["Compile", "Needs", "Rule", "RuleModule", "Variant", "compile_head", "find_rule",
+           "rule_names"]  # fmt: skip
+
+KIND = registry.Kind("rule", __name__, "compile")
+DEFAULT_RULE = "das"
+
 EMBEDDINGS = {
-    "noise": "embeddings of noise-only clips",
+    "noise": "embeddings of noise-only recordings",
     "pool": "embeddings of unlabelled clips to draw prototypes from",
-    "background": "the embedding of the very background that was mixed into the clip",
+    "background": "the embedding of the background that was mixed into the clip",
 }
 """Parameters of rules that are rows of embeddings, and what they are."""
 
 
 def rule_names() -> tuple[str, ...]:
-    """Return the names of all rules."""
-    return plugins.names(__name__, "compile")
+    """Return the names of all rules: ours and those of entry points."""
+    return registry.names(KIND)
 
 
-def rule_parameters(rule: str) -> Mapping[str, inspect.Parameter]:
-    """Return what a rule takes beside its bank, by name."""
-    module = plugins.find(__name__, rule, entry="compile", kind="rule")
-    return {
-        name: parameter
-        for name, parameter in inspect.signature(module.compile).parameters.items()
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-    }
-
-
-def reads_drifts(rule: str) -> bool:
-    """Return whether a rule needs more of a bank than its clean prompts."""
-    module = plugins.find(__name__, rule, entry="compile", kind="rule")
-    return bool(getattr(module, "READS_DRIFTS", False))
+def find_rule(rule: str | Compile | RuleModule | Rule) -> Rule:
+    """Return a rule by its name, as "module:function", or from a function or an object."""
+    if isinstance(rule, Rule):
+        return rule
+    if isinstance(rule, str):
+        return describe_rule(rule, registry.find(KIND, rule))
+    name = getattr(rule, "__name__", type(rule).__name__)
+    return describe_rule(str(name).rpartition(".")[2], rule)
 
 
 def compile_head(
     bank: ClassBank,
-    rule: str = "das",
+    rule: str | Compile | RuleModule | Rule = DEFAULT_RULE,
     *,
     backbone: Backbone | None = None,
-    preset: str = DEFAULT,
+    preset: "str | PathLike[str] | Preset" = DEFAULT_PRESET,
     cache: TextCache | None = None,
-    **settings: Any,
+    **settings: object,
 ) -> Head:
-    """Compile a bank to a head by a rule; settings not given are the preset's.
+    """Compile a bank to a head by a rule; settings that are not given are the preset's.
 
     `backbone` is needed only by rules that encode further text, and must be the bank's own.
     """
-    parameters = rule_parameters(rule)
-    if "drifts" in bank.made_by and reads_drifts(rule):
+    found, chosen = find_rule(rule), load_preset(preset)
+    if found.needs.noisy_prompts and not bank.has_drifts:
         raise UsageError(
-            f"The rule {rule!r} needs the noisy prompts, which this bank was built without; "
+            f"The rule {found.name!r} needs the noisy prompts, which this bank was built without; "
             "build it with drifts=True"
         )
-    for name in settings:
-        if name not in parameters or name == "text":
-            known = [n for n in parameters if n != "text"] or ["(none)"]
-            raise UsageError(f"The rule {rule!r}: {unknown('setting', name, known)}")
-    chosen = rule_settings(preset, rule) | settings
-    arguments: dict[str, Any] = {}
-    for name, parameter in parameters.items():
-        if name == "text":
-            arguments[name] = _encoder(bank, rule, backbone, cache)
-        elif name in chosen:
-            arguments[name] = _checked(bank, rule, parameter, chosen[name])
+    check_settings(found, settings)
+    arguments = _arguments(found, bank, chosen.rule_settings(found.name) | settings)
+    text = {"text": _encoder(bank, found, backbone, cache)} if "text" in found.parameters else {}
+    head = found.compile(bank, **arguments, **text)
+    if not isinstance(head, Head):
+        raise UsageError(f"The rule {found.name!r} must return a Head, got {type(head).__name__}")
+    return replace(head, made_by=_record(found, chosen, bank, arguments))
+
+
+def check_settings(rule: Rule, names: Iterable[str]) -> None:
+    """Refuse the name of a setting that the rule does not have."""
+    for name in names:
+        if name not in rule.settings:
+            raise UsageError(
+                f"The rule {rule.name!r}: {unknown('setting', name, rule.settings or ['(none)'])}"
+            )
+
+
+def _arguments(rule: Rule, bank: ClassBank, settings: Mapping[str, object]) -> dict[str, object]:
+    """Return the checked keyword arguments of a rule, without those left at their default."""
+    arguments: dict[str, object] = {}
+    for name, parameter in rule.settings.items():
+        if name in settings:
+            arguments[name] = _checked(bank, rule, parameter, settings[name])
         elif parameter.default is inspect.Parameter.empty:
             what = EMBEDDINGS.get(name, "a setting without a default")
-            raise UsageError(f"The rule {rule!r} needs {name}: {what}")
-    head: Head = plugins.find(__name__, rule, entry="compile", kind="rule").compile(
-        bank, **arguments
-    )
-    defaults = {n: p.default for n, p in parameters.items() if n != "text"}
-    record = {name: _recorded(arguments.get(name, default)) for name, default in defaults.items()}
-    made_by = {
-        "rule": rule,
-        "preset": preset,
-        "settings": record,
+            raise UsageError(f"The rule {rule.name!r} needs {name}: {what}")
+    return arguments
+
+
+def _record(
+    rule: Rule, preset: Preset, bank: ClassBank, arguments: Mapping[str, object]
+) -> dict[str, object]:
+    """Return everything that made a head: the rule, its settings and the bank's own record."""
+    settings = {
+        name: _recorded(arguments.get(name, parameter.default))
+        for name, parameter in rule.settings.items()
+    }
+    return {
+        "rule": rule.name,
+        "preset": preset.name,
+        "settings": settings,
         "backbone": bank.made_by.get("backbone"),
         "fingerprint": bank.made_by.get("fingerprint"),
         "bank": dict(bank.made_by),
     }
-    return replace(head, made_by=made_by)
 
 
 def _encoder(
-    bank: ClassBank, rule: str, backbone: Backbone | None, cache: TextCache | None
+    bank: ClassBank, rule: Rule, backbone: Backbone | None, cache: TextCache | None
 ) -> TextEncoder:
     if backbone is None:
-        raise UsageError(f"The rule {rule!r} encodes further text: pass the bank's backbone")
+        raise UsageError(f"The rule {rule.name!r} encodes further text: pass the bank's backbone")
     check_model(bank.made_by, backbone, what="The bank")
     return TextEncoder(backbone, cache=cache)
 
 
-def _checked(bank: ClassBank, rule: str, parameter: inspect.Parameter, value: Any) -> Any:
-    """Return a setting as its annotation says, or say what is wrong with it."""
-    where = f"{parameter.name} of the rule {rule!r}"
+def _checked(bank: ClassBank, rule: Rule, parameter: inspect.Parameter, value: object) -> object:
+    """Return a setting as its annotation requires, or say what is wrong with it."""
+    where = f"{parameter.name} of the rule {rule.name!r}"
     if parameter.annotation == Matrix:
-        rows = matrix(value, what=where)
+        rows = matrix(value, what=where)  # type: ignore[arg-type]
         if rows.shape[1] != bank.dim:
             raise MismatchError(
                 f"{where} has {rows.shape[1]} dimensions, the bank {bank.dim}: "
@@ -124,17 +144,17 @@ def _checked(bank: ClassBank, rule: str, parameter: inspect.Parameter, value: An
         return rows
     if parameter.annotation in (float, int):
         try:
-            number = parameter.annotation(value)
-        except (TypeError, ValueError):
-            raise UsageError(f"{where} must be a number, not {value!r}") from None
+            number: float = parameter.annotation(value)
+        except (TypeError, ValueError, OverflowError):
+            raise UsageError(f"{where} must be a number, got {value!r}") from None
         if not math.isfinite(number) or isinstance(value, bool):
-            raise UsageError(f"{where} must be a finite number, not {value!r}")
+            raise UsageError(f"{where} must be a finite number, got {value!r}")
         return number
     return value
 
 
-def _recorded(value: Any) -> Any:
-    """Return a setting as JSON can keep it: rows of embeddings by their count and digest."""
+def _recorded(value: object) -> object:
+    """Return a setting as JSON can hold it: rows of embeddings by their count and digest."""
     if isinstance(value, np.ndarray):
         return {"rows": len(value), "sha256": hashlib.sha256(value.tobytes()).hexdigest()}
     return value if isinstance(value, (bool, int, float, str)) else str(value)

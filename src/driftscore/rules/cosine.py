@@ -7,6 +7,10 @@ import numpy as np
 
 from driftscore.bank import ClassBank
 from driftscore.head import Head
+from driftscore.rules.protocol import Needs
+
+SHORT = "Base"
+NEEDS = Needs.NOTHING
 
 
 def compile(bank: ClassBank) -> Head:

@@ -9,8 +9,10 @@ import numpy as np
 
 from driftscore.bank import ClassBank
 from driftscore.head import Head
+from driftscore.rules.protocol import Needs
 
-READS_DRIFTS = True
+SHORT = "DAS"
+NEEDS = Needs.DRIFTS
 
 
 def compile(bank: ClassBank, *, beta: float = 0.25) -> Head:

@@ -10,8 +10,12 @@ from driftscore.bank import ClassBank
 from driftscore.errors import UsageError
 from driftscore.head import Head
 from driftscore.prompts import load_pack
+from driftscore.rules.protocol import Needs
 from driftscore.textcache import TextEncoder
 from driftscore.vectors import unit
+
+SHORT = "Debias"
+NEEDS = Needs.TEXT
 
 
 def compile(

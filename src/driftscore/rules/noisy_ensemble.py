@@ -8,9 +8,11 @@ import numpy as np
 
 from driftscore.bank import ClassBank
 from driftscore.head import Head
+from driftscore.rules.protocol import Needs
 from driftscore.vectors import unit
 
-READS_DRIFTS = True
+SHORT = "Noisy ens."
+NEEDS = Needs.NOISY_MEANS
 
 
 def compile(bank: ClassBank) -> Head:

@@ -8,8 +8,12 @@ import numpy as np
 from driftscore.bank import ClassBank
 from driftscore.head import Head
 from driftscore.prompts import check_template, fill, load_pack, words
+from driftscore.rules.protocol import Needs
 from driftscore.textcache import TextEncoder
 from driftscore.vectors import unit
+
+SHORT = "Prompt ens."
+NEEDS = Needs.TEXT
 
 
 def compile(bank: ClassBank, *, text: TextEncoder, sentences: str = "clean8") -> Head:

@@ -10,7 +10,20 @@ import numpy as np
 from driftscore.bank import ClassBank
 from driftscore.errors import UsageError
 from driftscore.head import Head
+from driftscore.rules.protocol import Needs, Variant
 from driftscore.vectors import Matrix, products, top_rows
+
+SHORT = "TGAP"
+NEEDS = Needs.POOL
+VARIANTS = (
+    Variant(
+        "noisy",
+        "TGAP, noisy pool",
+        "the noisy clips of the other folds are its pool",
+        setting="pool",
+        preset="acevedo2025",
+    ),
+)
 
 
 def compile(bank: ClassBank, *, pool: Matrix, nearest: int = 10) -> Head:

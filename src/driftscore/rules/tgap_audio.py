@@ -6,7 +6,20 @@ score = z . P_c - tau * (gbar . P_c), P_c as in TGAP and gbar as in ZS-Audio.
 from driftscore.bank import ClassBank
 from driftscore.head import Head
 from driftscore.rules import tgap
+from driftscore.rules.protocol import Needs, Variant
 from driftscore.vectors import Matrix
+
+SHORT = "TGAP-A"
+NEEDS = Needs.POOL | Needs.NOISE
+VARIANTS = (
+    Variant(
+        "noisy",
+        "TGAP-A, noisy pool",
+        "the noisy clips of the other folds are its pool",
+        setting="pool",
+        preset="acevedo2025",
+    ),
+)
 
 
 def compile(

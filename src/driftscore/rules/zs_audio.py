@@ -6,7 +6,11 @@ paper takes 200 of the matching corpus).
 
 from driftscore.bank import ClassBank
 from driftscore.head import Head
+from driftscore.rules.protocol import Needs
 from driftscore.vectors import Matrix
+
+SHORT = "ZS-A-m"
+NEEDS = Needs.NOISE
 
 
 def compile(bank: ClassBank, *, noise: Matrix, tau: float = 0.5) -> Head:

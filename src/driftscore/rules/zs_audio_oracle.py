@@ -8,7 +8,11 @@ from driftscore.bank import ClassBank
 from driftscore.errors import UsageError
 from driftscore.head import Head
 from driftscore.rules import zs_audio
+from driftscore.rules.protocol import Needs
 from driftscore.vectors import Matrix
+
+SHORT = "ZS-A oracle"
+NEEDS = Needs.BACKGROUND
 
 
 def compile(bank: ClassBank, *, background: Matrix, tau: float = 0.5) -> Head:

@@ -7,7 +7,19 @@ is the true scene ("street traffic"); the default, *generic*, is "background noi
 from driftscore.bank import ClassBank
 from driftscore.head import Head
 from driftscore.prompts import fill, load_pack
+from driftscore.rules.protocol import Needs, Variant
 from driftscore.textcache import TextEncoder
+
+SHORT = "ZS-T-g"
+NEEDS = Needs.TEXT
+VARIANTS = (
+    Variant(
+        "matched",
+        "ZS-T-m",
+        "it is told the true place of each clip",
+        setting="background",
+    ),
+)
 
 
 def compile(

@@ -10,21 +10,23 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from driftscore import plugins
+from driftscore import registry
 from driftscore.lab.corpora import Clip
 from driftscore.lab.places import data_home
+
+KIND = registry.Kind("dataset", __name__, "clips")
 
 __all__ = ["Clip", "dataset_names", "find_dataset", "home_of"]
 
 
 def dataset_names() -> tuple[str, ...]:
     """Return the names of all datasets."""
-    return plugins.names(__name__, "clips")
+    return registry.names(KIND)
 
 
 def find_dataset(name: str) -> Any:
     """Return the dataset's module, or say which name is nearest."""
-    return plugins.find(__name__, name, entry="clips", kind="dataset")
+    return registry.find(KIND, name)
 
 
 def home_of(module: ModuleType, home: str | Path | None = None) -> Path:

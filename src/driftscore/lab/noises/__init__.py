@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from driftscore import plugins
+from driftscore import registry
 from driftscore.errors import AudioError, UsageError
 from driftscore.lab import sounds
 from driftscore.lab.datasets import home_of
@@ -27,6 +27,7 @@ from driftscore.lab.loudness import BLOCK_S
 from driftscore.lab.sounds import Sound, Stretch
 from driftscore.prompts import words
 
+KIND = registry.Kind("noise", __name__, "sample")
 _TRIES = 20
 
 
@@ -46,12 +47,12 @@ class Recording:
 
 def noise_names() -> tuple[str, ...]:
     """Return the names of all noises."""
-    return plugins.names(__name__, "sample")
+    return registry.names(KIND)
 
 
 def find_noise(name: str) -> Any:
     """Return the noise's module, or say which name is nearest."""
-    return plugins.find(__name__, name, entry="sample", kind="noise")
+    return registry.find(KIND, name)
 
 
 def usable(recordings: Sequence[Recording], avoid: Iterable[str]) -> list[Recording]:

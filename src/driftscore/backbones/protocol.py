@@ -1,0 +1,102 @@
+"""What an audio-text model must be able to do.
+
+Embeddings are unit float32 rows. A class that subclasses `Backbone` explicitly defines its first
+five attributes, `encode` and `embed_text`, and inherits the rest.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftscore.audio import Audio, Samples, sounding_windows
+from driftscore.vectors import Matrix, Vector, unit_mean
+
+Features = NDArray[np.float32]
+LOGIT_SCALE = 20.0
+"""Scale of the softmax over scores, for models that were not trained with one."""
+
+
+@runtime_checkable
+class Backbone(Protocol):
+    """A model that maps sound and text into one space."""
+
+    @property
+    def name(self) -> str:
+        """What people call the model."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever an embedding may change: weights, front end, text side."""
+
+    @property
+    def dim(self) -> int:
+        """Length of an embedding."""
+
+    @property
+    def rate(self) -> int:
+        """Sample rate of the model's input, in Hz."""
+
+    @property
+    def seconds(self) -> float:
+        """Length of the model's window."""
+
+    def encode(self, features: Features) -> Vector:
+        """Return the unit embedding of the features of one window."""
+
+    def embed_text(self, texts: Sequence[str]) -> Matrix:
+        """Return one unit row per text, the same whatever else is in the list."""
+
+    def features(self, samples: Samples) -> Features:
+        """Return the model's input (usually a log-mel spectrogram) for one window of samples."""
+        return samples
+
+    def embed_audio(self, clips: Sequence[Audio]) -> Matrix:
+        """Return one unit row per clip, the mean of its windows: independent of the other clips.
+
+        One window per call keeps every shape fixed: a batched product picks its kernel by the
+        size of the batch, and the last bits of a clip would depend on its neighbours.
+        """
+        return np.stack(
+            [
+                unit_mean(
+                    self.encode(self.features(window.audio.samples))
+                    for window in sounding_windows(clip, rate=self.rate, seconds=self.seconds)
+                )
+                for clip in clips
+            ]
+        )
+
+    @property
+    def cache_key(self) -> str:
+        """The key of this model's vectors in a cache: its fingerprint, and its runtime if any.
+
+        Runtimes of one model agree up to the last bits, so their banks and heads may be mixed, but
+        no number may depend on which of them happened to fill a cache.
+        """
+        return self.fingerprint
+
+    @property
+    def caches_text(self) -> bool:
+        """Whether encoded texts are worth keeping in the text cache."""
+        return True
+
+    @property
+    def runtime(self) -> str:
+        """What the model runs in, and why, in words; empty if there is nothing to say."""
+        return ""
+
+    @property
+    def logit_scale(self) -> float:
+        """Scale of the softmax over scores."""
+        return LOGIT_SCALE
+
+    @property
+    def parallel(self) -> int:
+        """How many windows may be encoded at the same time, from several threads.
+
+        As many as there are cores where one window is encoded on one thread (ONNX); one where the
+        library uses several threads for one window (torch).
+        """
+        return 1

@@ -1,0 +1,152 @@
+"""What a scoring rule says about itself: what it needs, its heading, its variants.
+
+A rule is a module (or any object) with
+
+    SHORT = "ZS-A"                    column heading in tables; its name if it has none
+    NEEDS = Needs.NOISE               what it reads besides the clean prototypes
+    VARIANTS = (Variant(...),)        other ways in which a comparison runs it, if there are any
+    compile(bank, *, ...) -> Head     the rule itself
+
+or a plain callable `f(bank, *, ...) -> Head`. Keyword parameters called `text`, `noise`, `pool`
+and `background` are supplied by the caller; every other one is a setting with a default.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Flag, auto
+from typing import Protocol, cast, runtime_checkable
+
+from driftscore.errors import UsageError
+from driftscore.head import Head
+from driftscore.registry import summary
+
+Compile = Callable[..., Head]
+
+
+class Needs(Flag):
+    """What a rule reads besides the labels and their clean prototypes."""
+
+    NOTHING = 0
+    DRIFTS = auto()
+    """`bank.drifts` and `bank.radii`: the noisy prompts, their reference and direction."""
+    NOISY_MEANS = auto()
+    """`bank.noisy_means`: the noisy prompts."""
+    TEXT = auto()
+    """The keyword `text`: the backbone's text encoder, for further sentences."""
+    NOISE = auto()
+    """The keyword `noise`: embeddings of noise-only recordings."""
+    POOL = auto()
+    """The keyword `pool`: embeddings of unlabelled clips."""
+    BACKGROUND = auto()
+    """The keyword `background`: the embedding of the background mixed into one clip."""
+
+    @property
+    def noisy_prompts(self) -> bool:
+        """Whether the noisy prompts of each label have to be encoded."""
+        return bool(self & (Needs.DRIFTS | Needs.NOISY_MEANS))
+
+
+SUPPLIED = {
+    "text": Needs.TEXT,
+    "noise": Needs.NOISE,
+    "pool": Needs.POOL,
+    "background": Needs.BACKGROUND,
+}
+"""Keyword parameters that the caller supplies; of these all but `text` are embeddings."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Another way in which the lab runs a rule, written "rule:variant" in a grid."""
+
+    name: str
+    heading: str
+    summary: str
+    """What the variant is given that the rule itself is not."""
+    setting: str
+    """The keyword that the lab supplies: `background` in words, or `pool`."""
+    preset: str = ""
+    """The preset whose settings it uses; empty for the grid's own."""
+
+
+@runtime_checkable
+class RuleModule(Protocol):
+    """A module, or an object, that defines a rule."""
+
+    compile: Compile
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A scoring rule with everything that the command, the tables and the lab ask about it."""
+
+    name: str
+    summary: str
+    heading: str
+    needs: Needs
+    compile: Compile
+    variants: tuple[Variant, ...] = ()
+
+    @property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """The keyword parameters of `compile`: its settings and what it is supplied with."""
+        return _keywords(self.compile)
+
+    @property
+    def settings(self) -> Mapping[str, inspect.Parameter]:
+        """The keyword parameters that a user may set, `noise` and `pool` among them."""
+        return {name: p for name, p in self.parameters.items() if name != "text"}
+
+    def variant(self, name: str) -> Variant:
+        """Return the variant of this name."""
+        for variant in self.variants:
+            if variant.name == name:
+                return variant
+        known = ", ".join(variant.name for variant in self.variants) or "none"
+        raise UsageError(f"The rule {self.name!r} has no variant {name!r}; it has: {known}")
+
+
+def describe_rule(name: str, plugin: object) -> Rule:
+    """Return the rule that a module, an object or a callable defines."""
+    compile_ = plugin.compile if isinstance(plugin, RuleModule) else plugin
+    if not callable(compile_):
+        raise UsageError(
+            f"The rule {name!r} is neither a function nor a module that defines compile(bank, ...)"
+        )
+    function = cast(Compile, compile_)
+    needs = getattr(plugin, "NEEDS", None)
+    if needs is None:
+        # A function that says nothing may read any part of the bank.
+        needs = Needs.DRIFTS | Needs.NOISY_MEANS | _supplied(function)
+    return Rule(
+        name,
+        summary(plugin),
+        str(getattr(plugin, "SHORT", name)),
+        needs,
+        function,
+        tuple(getattr(plugin, "VARIANTS", ())),
+    )
+
+
+def _supplied(function: Compile) -> Needs:
+    found = Needs.NOTHING
+    for name in _keywords(function):
+        # `background` in words is a setting; as an embedding it is supplied.
+        if name in SUPPLIED and _keywords(function)[name].annotation is not str:
+            found |= SUPPLIED[name]
+    return found
+
+
+def _keywords(function: Compile) -> dict[str, inspect.Parameter]:
+    try:
+        signature = inspect.signature(function, eval_str=True)
+    except (TypeError, ValueError, NameError) as error:
+        raise UsageError(
+            f"The parameters of the rule {function!r} cannot be read: {error}"
+        ) from error
+    return {
+        name: parameter
+        for name, parameter in signature.parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
