@@ -1,28 +1,59 @@
 """Zero-shot audio classification that keeps working in noise.
 
 import driftscore
-ears = driftscore.Classifier(["dog bark", "siren", "rain"])
-ears.predict(["night.wav"])
+classifier = driftscore.Classifier(["dog bark", "siren", "rain"])
+classifier.predict(["night.wav"])
 """
-
-__version__ = "0.1.0"
 
 from driftscore.audio import Audio
 from driftscore.backbones import Backbone, load_backbone
 from driftscore.bank import ClassBank, build_bank
 from driftscore.classifier import Classifier
-from driftscore.errors import DriftscoreError
+from driftscore.embedder import Embedded, Embedder
+from driftscore.errors import (
+    AudioError,
+    DownloadError,
+    DriftscoreError,
+    FormatError,
+    MismatchError,
+    MissingExtraError,
+    StoreError,
+    UndefinedMetricError,
+    UsageError,
+    WorkerError,
+    WriteError,
+)
+from driftscore.events import Event, Segment
 from driftscore.head import Head
 from driftscore.pipeline import pipeline
+from driftscore.result import Result
 from driftscore.rules import compile_head
+from driftscore.settings import PromptSettings
+from driftscore.version import __version__
 
 __all__ = [
     "Audio",
+    "AudioError",
     "Backbone",
     "ClassBank",
     "Classifier",
+    "DownloadError",
     "DriftscoreError",
+    "Embedded",
+    "Embedder",
+    "Event",
+    "FormatError",
     "Head",
+    "MismatchError",
+    "MissingExtraError",
+    "PromptSettings",
+    "Result",
+    "Segment",
+    "StoreError",
+    "UndefinedMetricError",
+    "UsageError",
+    "WorkerError",
+    "WriteError",
     "__version__",
     "build_bank",
     "compile_head",

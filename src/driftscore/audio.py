@@ -1,36 +1,30 @@
-"""A sound file -> mono samples with their rate -> fixed windows; the only reader of sound.
+"""A recording -> mono samples with their rate -> fixed windows.
 
-Samples are float32 in [-1, 1] (louder is allowed), one channel, and never travel without
-their rate in Hz. Files are read in blocks and resampled as a stream, so memory does not
-grow with the length of a recording. A window is the model's length, the next one starts
-half a length later, and the last one ends where the recording ends; a recording shorter
-than a window is one short window, which the backbone pads in its own way.
+Samples are float32 in [-1, 1] (louder is allowed), one channel, and always come with their rate in
+Hz. A window has the model's length, the next one starts half a length later, and the last one ends
+where the recording ends; a recording shorter than a window is one short window, which the backbone
+pads in its own way. Recordings are resampled as a stream, so memory stays flat.
 """
 
-import io
 import os
-import shutil
-import struct
-import subprocess
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, TypeGuard, cast
 
 import numpy as np
-import soundfile
 import soxr
 from numpy.typing import NDArray
 
-from driftscore.errors import AudioError, DriftscoreError, UsageError
-from driftscore.files import is_url, list_url, local_path, open_url
+from driftscore.decoding import Blocks, Encoded, Samples, decoded, describe, is_encoded, mono
+from driftscore.errors import AudioError, UsageError
+from driftscore.files import is_url, list_url
 
-Samples = NDArray[np.float32]
-Source = Any
-"""A path, a URL, an open binary file, `Audio`, or what `Audio.of` takes (array with its rate)."""
+__all__ = ["SUFFIXES", "Audio", "Recording", "Samples", "Window", "describe", "expand", "read",
+           "sounding_windows", "windows"]  # fmt: skip
 
-BLOCK_SECONDS = 5
+Numbers = NDArray[np.floating] | NDArray[np.integer]
+
 _LIBSNDFILE = (
     "wav",
     "wave",
@@ -55,7 +49,7 @@ class Audio:
     """Mono samples with their rate in Hz.
 
     `samples` may be given as frames or as a 2-D array with its channels on the shorter
-    axis, as floats or as integers (scaled by their type's range); it is kept as mono float32.
+    axis, as floats or as integers (scaled by the range of their type); it is kept as mono float32.
     """
 
     samples: Samples
@@ -63,9 +57,9 @@ class Audio:
 
     def __post_init__(self) -> None:
         if not isinstance(self.rate, (int, np.integer)) or self.rate <= 0:
-            raise UsageError(f"A sample rate is a positive whole number of Hz, not {self.rate!r}")
+            raise UsageError(f"A sample rate must be a positive integer in Hz, got {self.rate!r}")
         object.__setattr__(self, "rate", int(self.rate))
-        object.__setattr__(self, "samples", _mono(np.asarray(self.samples)))
+        object.__setattr__(self, "samples", mono(np.asarray(self.samples)))
 
     @property
     def seconds(self) -> float:
@@ -73,11 +67,11 @@ class Audio:
         return len(self.samples) / self.rate
 
     @staticmethod
-    def of(value: Any) -> "Audio":
+    def of(value: object) -> "Audio":
         """Make `Audio` of an array with its rate: a pair, or a dict as transformers takes it."""
         if isinstance(value, Audio):
             return value
-        if isinstance(value, dict) and "sampling_rate" in value:
+        if isinstance(value, Mapping) and "sampling_rate" in value:
             samples = value.get("raw", value.get("array"))
             if samples is not None:
                 return Audio(samples, value["sampling_rate"])
@@ -92,9 +86,14 @@ class Audio:
         )
 
 
+Recording = Encoded | Audio | tuple[Numbers, int] | Mapping[str, object]
+"""What can be embedded: a path, a URL, the bytes of a sound file, an open binary file, `Audio`, a
+pair of samples and rate, or a dict of `array` (or `raw`) and `sampling_rate`."""
+
+
 @dataclass(frozen=True)
 class Window:
-    """A stretch of a recording: its samples and where they lie, in seconds."""
+    """A part of a recording: its samples, and where they start and end in seconds."""
 
     audio: Audio
     start_s: float
@@ -106,76 +105,67 @@ class Window:
         return not self.audio.samples.any()
 
 
-def windows(source: Source, *, rate: int, seconds: float) -> Iterator[Window]:
+def windows(recording: Recording, *, rate: int, seconds: float) -> Iterator[Window]:
     """Yield the fixed windows of a recording, mono, at `rate`, in order of time."""
     length = round(rate * seconds)
     hop = length // 2
-    held = np.zeros(0, np.float32)  # what is decoded and may still be needed
-    start = 0  # position of held[0] in the recording
+    buffer = np.zeros(0, np.float32)  # decoded samples that may still be needed
+    start = 0  # position of buffer[0] in the recording
     due = 0  # position of the next window
-    for block in _resampled(source, rate):
-        held = np.concatenate([held, block])
-        while due + length <= start + len(held):
-            yield _window(held[due - start : due - start + length], due, rate)
+    for block in _resampled(recording, rate):
+        buffer = np.concatenate([buffer, block])
+        while due + length <= start + len(buffer):
+            yield _window(buffer[due - start : due - start + length], due, rate)
             due += hop
         # Keep one window's length behind the end: the right-aligned last one may need it.
-        spare = min(due - start, len(held) - length)
+        spare = min(due - start, len(buffer) - length)
         if spare > 0:
-            held, start = held[spare:], start + spare
-    end = start + len(held)
+            buffer, start = buffer[spare:], start + spare
+    end = start + len(buffer)
     if end == 0:
-        raise AudioError(f"{describe(source)} is empty: it holds no samples")
+        raise AudioError(f"{describe(recording)} is empty: it has no samples")
     if end <= length:
         if due == 0:
-            yield _window(held, 0, rate)
+            yield _window(buffer, 0, rate)
     elif due - hop + length < end:
-        yield _window(held[-length:], end - length, rate)
+        yield _window(buffer[-length:], end - length, rate)
 
 
-def sounding_windows(source: Source, *, rate: int, seconds: float) -> Iterator[Window]:
-    """Yield the windows that hold any sound; a recording with none is an error."""
+def sounding_windows(recording: Recording, *, rate: int, seconds: float) -> Iterator[Window]:
+    """Yield the windows that are not digital silence; a recording without any is an error."""
     silent = True
-    for window in windows(source, rate=rate, seconds=seconds):
+    for window in windows(recording, rate=rate, seconds=seconds):
         if not window.silent:
             silent = False
             yield window
     if silent:
-        raise AudioError(f"{describe(source)} is silent: every sample is zero")
+        raise AudioError(f"{describe(recording)} is silent: every sample is zero")
 
 
-def read(source: Source, *, rate: int | None = None) -> Audio:
+def read(recording: Recording, *, rate: int | None = None) -> Audio:
     """Read a whole recording as mono, at its own rate or resampled to `rate`."""
-    with _decoded(source) as (native, blocks):
+    with _blocks(recording) as (native, blocks):
         wanted = rate or native
         parts = list(_resample(blocks, native, wanted))
     if not sum(map(len, parts)):
-        raise AudioError(f"{describe(source)} is empty: it holds no samples")
+        raise AudioError(f"{describe(recording)} is empty: it has no samples")
     return Audio(np.concatenate(parts), wanted)
 
 
-def describe(source: Source) -> str:
-    """Return how to call a source in a message or in a row: its path, or what it is."""
-    if isinstance(source, (str, os.PathLike)):
-        return os.fspath(source)
-    if isinstance(name := getattr(source, "name", None), str):
-        return name
-    return f"<{type(source).__name__.lower()}>"
-
-
 def expand(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
-    """Return the files meant by paths, folders (searched through) and globs, in a fixed order.
+    """Return the files of paths, folders (searched recursively) and globs, in a fixed order.
 
-    A path that does not exist is kept: reading it says so in its own row.
+    A path that does not exist is kept: reading it reports the error in its own row.
     """
     found: list[str] = []
     for given in [os.fspath(path) for path in paths]:
-        meant = list_url(given, SUFFIXES) if is_url(given) else _listed(given)
-        if meant == [] and any(sign in given for sign in _GLOB):
+        found_here = list_url(given, SUFFIXES) if is_url(given) else _listed(given)
+        if found_here == [] and any(sign in given for sign in _GLOB):
             raise UsageError(f"No file matches {given}")
-        if meant == []:
+        if found_here == []:
             some = ".wav, .flac, .ogg, .opus, .mp3, .m4a and the like"
-            raise UsageError(f"The folder {given} holds no sound files ({some})")
-        found += [given] if meant is None else meant
+            raise UsageError(f"The folder {given} has no sound files ({some})")
+        found += [given] if found_here is None else found_here
     return list(dict.fromkeys(found))
 
 
@@ -206,27 +196,8 @@ def _window(samples: Samples, position: int, rate: int) -> Window:
     return Window(audio, position / rate, (position + len(samples)) / rate)
 
 
-def _mono(samples: NDArray[Any]) -> Samples:
-    """Mix to one float32 channel, and refuse what is not sound."""
-    if samples.dtype.kind == "i":
-        samples = samples.astype(np.float32) / -float(np.iinfo(samples.dtype).min)
-    elif samples.dtype == np.uint8:
-        samples = (samples.astype(np.float32) - 128) / 128
-    elif samples.dtype.kind != "f":
-        raise UsageError(f"Samples are numbers, not {samples.dtype}")
-    if samples.ndim == 2:
-        channels = int(np.argmin(samples.shape))
-        samples = samples.mean(axis=channels, dtype=np.float64)
-    if samples.ndim != 1:
-        raise UsageError(f"Samples have one or two axes, not {samples.ndim}")
-    mono = np.ascontiguousarray(samples, dtype=np.float32)
-    if not np.isfinite(mono).all():
-        raise AudioError("The samples hold NaN or infinite values; export the recording again")
-    return mono
-
-
-def _resampled(source: Source, rate: int) -> Iterator[Samples]:
-    with _decoded(source) as (native, blocks):
+def _resampled(recording: Recording, rate: int) -> Iterator[Samples]:
+    with _blocks(recording) as (native, blocks):
         yield from _resample(blocks, native, rate)
 
 
@@ -242,148 +213,11 @@ def _resample(blocks: Iterator[Samples], native: int, rate: int) -> Iterator[Sam
 
 
 @contextmanager
-def _decoded(source: Source) -> Iterator[tuple[int, Iterator[Samples]]]:
-    """Yield a source's own rate and its mono blocks."""
-    name = describe(source)
-    with ExitStack() as opened:
-        if isinstance(source, bytes):
-            source = io.BytesIO(source)
-        elif is_url(source):
-            source = local_path(source) or opened.enter_context(_open_url(source))
-        if isinstance(source, (str, os.PathLike)):
-            yield opened.enter_context(_decoded_file(Path(source)))
-        elif _is_file(source):
-            yield opened.enter_context(_decoded_handle(source, name))
-        else:
-            audio = Audio.of(source)
-            yield audio.rate, iter([audio.samples])
-
-
-def _is_file(source: object) -> TypeGuard[BinaryIO]:
-    return hasattr(source, "read") and hasattr(source, "seek")
-
-
-def _open_url(url: str) -> BinaryIO:
-    try:
-        return open_url(url)
-    except DriftscoreError:
-        raise
-    except FileNotFoundError as error:
-        raise AudioError(f"{url} cannot be opened: No such file") from error
-    except Exception as error:  # each store has errors of its own; one bad file is one bad row
-        raise AudioError(f"{url} cannot be opened: {error}") from error
-
-
-@contextmanager
-def _decoded_handle(handle: BinaryIO, name: str) -> Iterator[tuple[int, Iterator[Samples]]]:
-    try:
-        with soundfile.SoundFile(handle) as sound:
-            yield sound.samplerate, _blocks(sound, name)
-    except soundfile.LibsndfileError as error:
-        raise _unreadable(name, error) from error
-
-
-@contextmanager
-def _decoded_file(path: Path) -> Iterator[tuple[int, Iterator[Samples]]]:
-    """Open a file with libsndfile, or with ffmpeg if libsndfile does not know its format."""
-    if path.is_dir():
-        raise AudioError(f"{path} is a folder, not a recording")
-    try:
-        if path.stat().st_size == 0:
-            raise AudioError(f"{path} is empty: the file has no bytes")
-        with open(path, "rb"):
-            pass
-    except OSError as error:
-        raise AudioError(f"{path} cannot be opened: {error.strerror}") from error
-    try:
-        sound = soundfile.SoundFile(path)
-    except soundfile.LibsndfileError as error:
-        if shutil.which("ffmpeg") is None:
-            raise _unreadable(str(path), error) from error
-        with _ffmpeg(path) as result:
-            yield result
-        return
-    with sound:
-        try:
-            yield sound.samplerate, _blocks(sound, str(path))
-        except soundfile.LibsndfileError as error:
-            raise AudioError(f"{path} is damaged: {error.error_string}") from error
-
-
-def _unreadable(name: str, error: soundfile.LibsndfileError) -> AudioError:
-    if shutil.which("ffmpeg") is None:
-        return AudioError(
-            f"{name} is not a sound file that libsndfile can read "
-            f"({error.error_string.strip('.')}); if it is sound, install ffmpeg, or convert it "
-            "to wav or flac"
-        )
-    return AudioError(f"{name} is not a sound file that libsndfile or ffmpeg can read")
-
-
-def _blocks(sound: soundfile.SoundFile, name: str) -> Iterator[Samples]:
-    """Yield a file's mono blocks, and refuse one that ends before its header says."""
-    missing = _missing_bytes(sound.extra_info)
-    if missing:
-        raise AudioError(f"{name} is truncated: {missing} bytes of sound are missing at its end")
-    seen = 0
-    while True:
-        block = sound.read(sound.samplerate * BLOCK_SECONDS, dtype="float32", always_2d=True)
-        if not len(block):
-            break
-        seen += len(block)
-        yield _checked(block, name)
-    if seen < sound.frames < 2**62:  # an unknown length is reported as 2**63 - 1
-        raise AudioError(
-            f"{name} is truncated: {seen / sound.samplerate:.2f} s of "
-            f"{sound.frames / sound.samplerate:.2f} s could be read"
-        )
-
-
-def _checked(block: NDArray[Any], name: str) -> Samples:
-    try:
-        # Frames are rows here, whatever the shape: a short last block may be wider than long.
-        return _mono(block.mean(axis=1, dtype=np.float64) if block.shape[1] > 1 else block[:, 0])
-    except AudioError as error:
-        raise AudioError(f"{name}: {error}") from error
-
-
-def _missing_bytes(log: str) -> int:
-    """Return how many bytes a wav lacks by libsndfile's log, 0 for a streamed header."""
-    for line in log.splitlines():
-        if line.strip().startswith("data") and "should be" in line:
-            stated, _, found = line.partition(":")[2].partition("(should be")
-            promised, present = int(stated), int(found.strip(" )"))
-            # Programs that stream a wav write 0 or a huge size and never return to correct it.
-            return max(0, promised - present) if promised < 0x7FFFF000 else 0
-    return 0
-
-
-@contextmanager
-def _ffmpeg(path: Path) -> Iterator[tuple[int, Iterator[Samples]]]:
-    """Decode through ffmpeg as a Sun AU stream: its header carries the rate and the channels."""
-    command = ["ffmpeg", "-nostdin", "-v", "error", "-i", str(path.resolve())]
-    command += ["-vn", "-map", "0:a:0", "-c:a", "pcm_f32be", "-f", "au", "pipe:1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        out = cast(BinaryIO, process.stdout)
-        head = out.read(24)
-        if len(head) < 24:
-            process.wait()
-            raise AudioError(f"{path} is not a sound file that libsndfile or ffmpeg can read")
-        _, offset, _, _, rate, channels = struct.unpack(">4s5I", head)
-        out.read(offset - 24)
-        try:
-            yield rate, _au_blocks(process, rate, channels, str(path))
-        finally:
-            process.kill()
-
-
-def _au_blocks(
-    process: subprocess.Popen[bytes], rate: int, channels: int, name: str
-) -> Iterator[Samples]:
-    out = cast(BinaryIO, process.stdout)
-    frame = 4 * channels
-    while raw := out.read(rate * BLOCK_SECONDS * frame):
-        block = np.frombuffer(raw[: len(raw) // frame * frame], ">f4").reshape(-1, channels)
-        yield _checked(block.astype(np.float32), name)
-    if process.wait() != 0:
-        raise AudioError(f"{name} is damaged: ffmpeg stopped before its end")
+def _blocks(recording: Recording) -> Iterator[Blocks]:
+    """Yield the rate and the mono blocks of a sound file or of samples."""
+    if is_encoded(recording):
+        with decoded(recording) as opened:
+            yield opened
+    else:
+        audio = Audio.of(recording)
+        yield audio.rate, iter([audio.samples])

@@ -1,15 +1,14 @@
-"""Audio embeddings on disk by (model, content): new labels for an archive cost no listening.
+"""Audio embeddings on disk by (model, content): new labels for an archive read no audio.
 
 One SQLite file in the cache folder, safe for several processes at once, with two tables:
 
     audio   (model, sha256 of the content)  ->  the windows' times and embeddings
     files   path or URL  ->  its stamp (size and time of change) and the content's sha256
 
-The second one is what git's index is: a file whose stamp has not changed is not read
-again. A file changed within the last two seconds may change again under the same stamp, so
-its stamp is not trusted and its content is read. Arrays and open files are not kept, and
-errors are not either. It is a cache: where it cannot be opened or is damaged, work goes on
-without it, and a warning says so.
+The second table works like git's index: a file whose stamp has not changed is not read again. A
+file that changed within the last two seconds may change again under the same stamp, so its stamp is
+not trusted and its content is read. Arrays, open files and errors are not stored. It is a cache: if
+it cannot be opened or is damaged, work continues without it and a warning says so.
 """
 
 import hashlib
@@ -25,7 +24,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from driftscore.audio import Source
+from driftscore.audio import Recording
 from driftscore.files import cache_home, is_url, local_path, open_url, url_stamp, warn_of_cache
 from driftscore.vectors import Matrix
 
@@ -41,20 +40,20 @@ _SETTLED_NS = 2_000_000_000
 
 
 class Found(NamedTuple):
-    """What is known of a source: where it lies, what its content is, and its embeddings."""
+    """What is known about a recording: its place, its content, and its embeddings."""
 
     place: str = ""
-    """The absolute path or URL; empty for what is not kept: an array, an absent file."""
+    """The absolute path or URL; empty for what is not stored: an array, a missing file."""
     stamp: str = ""
     settled: bool = False
-    """Whether another content would show in the stamp."""
+    """Whether any change of the content would change the stamp."""
     digest: bytes = b""
-    """The content's sha256, empty while it is not known."""
+    """The sha256 of the content; empty while it is not known."""
     entry: Entry | None = None
 
 
 class AudioCache:
-    """One model's embeddings by content, in one SQLite file; threads may share it."""
+    """The embeddings of one model by content, in one SQLite file; threads may share it."""
 
     def __init__(self, model: str, path: str | Path | None = None) -> None:
         self.model = model
@@ -63,13 +62,13 @@ class AudioCache:
         self._db: sqlite3.Connection | None = None
         self._lost = False
 
-    def look_up(self, sources: Sequence[Source]) -> list[Found]:
-        """Return what is known of each source without reading any of them.
+    def look_up(self, recordings: Sequence[Recording]) -> list[Found]:
+        """Return what is known about each recording without reading any of them.
 
-        Where the embeddings are many bytes, only the first of them come; `read` gets the rest.
+        Large embeddings are fetched up to a limit only; `read` fetches the rest.
         """
         now, here = time.time_ns(), os.getcwd()  # noqa: PTH109
-        placed = [_placed(source, now, here) for source in sources]
+        placed = [_placed(recording, now, here) for recording in recordings]
         rows = self._select(
             "SELECT path, stamp, sha256 FROM files WHERE path IN", (), [one.place for one in placed]
         )
@@ -81,15 +80,15 @@ class AudioCache:
             for one, digest in zip(placed, digests, strict=True)
         ]
 
-    def read(self, source: Source, found: Found) -> Found:
-        """Return `found` with its content's digest, and with what is kept under that."""
+    def read(self, recording: Recording, found: Found) -> Found:
+        """Return `found` with the digest of its content, and the embeddings of that."""
         if found.entry is not None or not found.place:
             return found
-        digest = found.digest or _digest(source)
+        digest = found.digest or _digest(recording)
         return found._replace(digest=digest, entry=self._entries([digest]).get(digest))
 
     def put(self, known: Iterable[Found]) -> None:
-        """Keep the embeddings of contents, and which files hold them, in one transaction."""
+        """Store the embeddings of contents, and which files have them, in one transaction."""
         with_digest = [one for one in known if one.digest]
         audio = [
             (self.model, one.digest, one.entry[0].astype("<f8").tobytes(),
@@ -108,7 +107,7 @@ class AudioCache:
                 self._lose(error)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._lock:
             if self._db:
                 self._db.close()
@@ -125,7 +124,7 @@ class AudioCache:
     def _select(
         self, query: str, before: tuple[str, ...], keys: Sequence[str | bytes]
     ) -> list[tuple[Any, ...]]:
-        """Return the rows whose key is one of `keys`, until they are too many bytes."""
+        """Return the rows whose key is one of `keys`, up to a limit of bytes."""
         rows: list[tuple[Any, ...]] = []
         left = _MOST_BYTES
         with self._lock:
@@ -160,7 +159,7 @@ class AudioCache:
         return self._db
 
     def _lose(self, error: Exception) -> None:
-        """Go on without the file, and say so once."""
+        """Continue without the file, with one warning."""
         if not self._lost:
             warn_of_cache("audio", self.path, error)
         self._lost = True
@@ -169,20 +168,21 @@ class AudioCache:
         self._db = None
 
 
-def unchanged(source: Source, found: Found) -> bool:
-    """Whether a source still is what it was when it was looked up."""
-    now = _placed(source, time.time_ns(), os.getcwd())  # noqa: PTH109
+def unchanged(recording: Recording, found: Found) -> bool:
+    """Return whether a recording has not changed since it was looked up."""
+    now = _placed(recording, time.time_ns(), os.getcwd())  # noqa: PTH109
     return (now.place, now.stamp) == (found.place, found.stamp)
 
 
-def on_disk(source: Source) -> bool:
-    """Whether a source is a file of this machine, which is looked up without a journey."""
-    return isinstance(source, (str, os.PathLike)) and not is_url(source)
+def is_local_file(recording: Recording) -> bool:
+    """Return whether a recording is a file of this machine, which is quick to look up."""
+    return isinstance(recording, (str, os.PathLike)) and not is_url(recording)
 
 
-def _placed(source: Source, now_ns: int, here: str) -> Found:
-    """Return where a source lies and its stamp; nothing for what cannot be kept."""
+def _placed(recording: Recording, now_ns: int, here: str) -> Found:
+    """Return the place and the stamp of a recording; nothing for what cannot be stored."""
     try:
+        source = recording
         if is_url(source):
             if (local := local_path(source)) is None:
                 stamp, settled = url_stamp(source)
@@ -190,11 +190,11 @@ def _placed(source: Source, now_ns: int, here: str) -> Found:
             source = local
         if not isinstance(source, (str, os.PathLike)):
             return Found()
-        # Not pathlib: it took longer than all the rest of labelling 100,000 known files.
+        # Not pathlib: it took longer than the rest of labelling 100,000 cached files.
         folder, sign, name = os.fspath(source).rpartition(os.sep)
         path = f"{_absolute(folder + sign, here)}{os.sep}{name}"
         about = os.stat(path)  # noqa: PTH116
-    except Exception:  # whatever a store raises: reading it will say so in its own row
+    except Exception:  # whatever a remote store raises: reading it reports the error in its own row
         return Found()
     settled = now_ns - about.st_mtime_ns > _SETTLED_NS
     return Found(path, f"{about.st_size} {about.st_mtime_ns}", settled)
@@ -205,10 +205,10 @@ def _absolute(folder: str, here: str) -> str:
     return os.path.normpath(os.path.join(here, folder))  # noqa: PTH118
 
 
-def _digest(source: str | os.PathLike[str]) -> bytes:
-    """Return the sha256 of a content, nothing where it cannot be read."""
+def _digest(source: object) -> bytes:
+    """Return the sha256 of the content of a file or URL; nothing if it cannot be read."""
     try:
-        with cast(Any, open_url(source)) if is_url(source) else open(source, "rb") as handle:
+        with open_url(source) if is_url(source) else open(cast(str, source), "rb") as handle:
             return hashlib.file_digest(handle, "sha256").digest()
     except Exception:  # as above
         return b""

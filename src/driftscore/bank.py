@@ -1,15 +1,17 @@
-"""ClassBank: what a label set looks like to one backbone, clean and in noise.
+"""ClassBank: the prompts of a label set, clean and in noise, as one backbone embeds them.
 
     C_c     = E("the sound of {c}")                  prototypes, C x d, unit rows
-    n_c,p,t = E(T_t(c, p)) - C_c                     a drift for each phrase and template
+    n_c,p,t = E(T_t(c, p)) - C_c                     one drift per phrase and template
     nbar_c  = mean over p, t of n_c,p,t              radii: |nbar_c|
     d_c     = nbar_c / |nbar_c|                      drifts, C x d, unit rows
     m_c     = mean over p, t of E(T_t(c, p))         noisy_means, C x d, not unit
 
-`reference="matched"` subtracts the template's own sentence without its noise part instead
-of C_c; `direction="svd"` takes the top right singular vector of a class's drifts
-(uncentred), signed to agree with their mean. A class whose drift vanishes has a drift of
-zeros: no bonus, and a warning.
+`reference="matched"` subtracts the template's own sentence without its noise part instead of C_c;
+`direction="svd"` takes the top right singular vector of the drifts of a class (uncentred), signed
+to agree with their mean. A class whose drift vanishes has a drift of zeros and a warning says so.
+
+Building a bank has two steps: `prompts.compose` writes the texts, `encode_bank` encodes them. The
+statistics of each label are kept in the text cache, so that a label is encoded once per model.
 """
 
 import warnings
@@ -17,30 +19,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from driftscore import __version__
 from driftscore.backbones import Backbone, check_model
-from driftscore.errors import UsageError
-from driftscore.presets import DEFAULT, bank_settings
-from driftscore.prompts import (
-    check_labels,
-    check_template,
-    compositions,
-    fill,
-    load_pack,
-    words,
-)
+from driftscore.progress import progress_bar
+from driftscore.prompts import BankTexts, LabelTexts, compose
+from driftscore.settings import DEFAULT_PRESET, Preset, PromptSettings, load_preset
 from driftscore.tensorfile import read_tensors, write_tensors
 from driftscore.textcache import TextCache, TextEncoder
-from driftscore.vectors import VANISHING, Matrix, Vector, matrix
+from driftscore.vectors import VANISHING, Matrix, Vector
+from driftscore.version import __version__
+
+_GROUP = 16
+"""Labels whose noisy prompts are encoded together and then stored: what an interrupt can lose."""
 
 
 class VanishingDriftWarning(UserWarning):
-    """A class whose noisy prompts do not move its embedding: DAS gives it no bonus."""
+    """The noisy prompts of a class do not move its embedding: DAS has no effect on it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +49,10 @@ class ClassBank:
     drifts: Matrix
     radii: Vector
     noisy_means: Matrix
-    made_by: Mapping[str, Any] = field(default_factory=dict)
-    """All that made it: model, fingerprint, prompt, phrases, templates, settings, version."""
+    made_by: Mapping[str, object] = field(default_factory=dict)
+    """Everything that made it: model, fingerprint, prompt, phrases, templates, version."""
+    has_drifts: bool = True
+    """Whether the noisy prompts were encoded; without them drifts and noisy means are zeros."""
 
     @property
     def dim(self) -> int:
@@ -61,14 +60,18 @@ class ClassBank:
         return int(self.prototypes.shape[1])
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the bank as safetensors, with all that made it in its metadata."""
+        """Write the bank as safetensors, with everything that made it in its metadata."""
         tensors = {
             "prototypes": self.prototypes,
             "drifts": self.drifts,
             "radii": self.radii,
             "noisy_means": self.noisy_means,
         }
-        about = {"labels": list(self.labels), "made_by": dict(self.made_by)}
+        about = {
+            "labels": list(self.labels),
+            "made_by": dict(self.made_by),
+            "has_drifts": self.has_drifts,
+        }
         write_tensors(path, tensors, kind="bank", about=about)
 
     @staticmethod
@@ -77,7 +80,12 @@ class ClassBank:
         tensors, about = read_tensors(
             path, kind="bank", needs=("prototypes", "drifts", "radii", "noisy_means")
         )
-        bank = ClassBank(tuple(about["labels"]), **tensors, made_by=about["made_by"])
+        bank = ClassBank(
+            tuple(about["labels"]),
+            **tensors,
+            made_by=about["made_by"],
+            has_drifts=about.get("has_drifts", True),
+        )
         if backbone is not None:
             check_model(bank.made_by, backbone, what=f"The bank {Path(path)}")
         return bank
@@ -87,117 +95,95 @@ def build_bank(
     labels: Iterable[str],
     backbone: Backbone,
     *,
-    preset: str = DEFAULT,
-    prompt: str | None = None,
-    pack: str | PathLike[str] | None = None,
-    templates: str | PathLike[str] | None = None,
-    reference: str | None = None,
-    direction: str | None = None,
-    skip_same: bool | None = None,
+    settings: PromptSettings | None = None,
+    preset: str | PathLike[str] | Preset = DEFAULT_PRESET,
     cache: TextCache | None = None,
     drifts: bool = True,
     progress: bool | None = None,
 ) -> ClassBank:
     """Encode the prompts of `labels` and return their prototypes and drifts.
 
-    A setting left at None is the preset's; the default preset is the paper's.
-    `skip_same` leaves out a phrase that equals the class ("rain with rain"). Without `drifts`
-    only the clean prompts are encoded, two hundred times fewer texts: enough for most rules.
+    Without `settings` the prompts are those of the preset; the default preset is the paper's.
+    Without `drifts` only the clean prompts are encoded, two hundred times fewer texts, which is
+    enough for rules that do not read the drifts.
     """
-    given = {
-        "prompt": prompt,
-        "pack": pack,
-        "templates": templates,
-        "reference": reference,
-        "direction": direction,
-        "skip_same": skip_same,
-    }
-    settings = bank_settings(preset) | {k: v for k, v in given.items() if v is not None}
-    for key, choices in (("reference", ("prompt", "matched")), ("direction", ("mean", "svd"))):
-        if settings[key] not in choices:
-            raise UsageError(f"{key} is {' or '.join(choices)}, not {settings[key]!r}")
-    names = check_labels(labels)
-    check_template(settings["prompt"], needs="c")
-    phrase_pack = load_pack(settings["pack"], kind="phrases")
-    template_pack = load_pack(settings["templates"], kind="templates")
-    for template in template_pack.entries:
-        check_template(template.text, needs="cp")
-        if settings["reference"] == "matched" and not template.matched:
-            raise UsageError(
-                f"The template {template.text!r} has no `matched` sentence, "
-                'which reference="matched" needs'
-            )
+    chosen = load_preset(preset)
+    texts = compose(labels, settings or chosen.prompts, noisy=drifts)
+    encoder = TextEncoder(backbone, cache=cache, progress=progress)
+    return encode_bank(texts, encoder, preset=chosen.name)
 
-    prompts = [fill(settings["prompt"], c=words(label)) for label in names]
-    noisy: list[list[str]] = []
-    clean: list[list[str]] = []
-    for label, clean_prompt in zip(names, prompts, strict=True):
-        pairs = compositions(
-            words(label),
-            phrase_pack.texts,
-            template_pack.entries,
-            skip_same=settings["skip_same"],
-        )
-        noisy.append([text for text, _ in pairs])
-        clean.append(
-            [fill(t.matched or "", c=words(label)) for _, t in pairs]
-            if settings["reference"] == "matched"
-            else [clean_prompt] * len(pairs)
-        )
-    encode = TextEncoder(backbone, cache=cache, progress=progress)
-    if not drifts:
-        noisy = clean = []
-    vector = _lookup(encode, prompts, noisy, clean)
-    nothing = np.zeros(backbone.dim, np.float32)
-    rows = [
-        _drift(vector, noisy[c], clean[c], direction=settings["direction"])
-        if drifts
-        else (nothing, 0.0, nothing)
-        for c in range(len(names))
-    ]
-    radii = np.array([radius for _, radius, _ in rows], np.float32)
-    for label, radius in zip(names, radii, strict=True):
-        if drifts and radius < VANISHING:
-            warnings.warn(
-                f"The drift of {label!r} vanishes: its noisy prompts do not move its embedding, "
-                "so DAS gives it no bonus",
-                VanishingDriftWarning,
-                stacklevel=2,
-            )
+
+def encode_bank(texts: BankTexts, encoder: TextEncoder, *, preset: str = "") -> ClassBank:
+    """Encode composed texts and return the bank; `preset` is only recorded."""
+    backbone = encoder.backbone
+    if texts.noisy:
+        statistics = np.stack(_statistics(texts, encoder))
+        prototypes, drifts, noisy_means = np.split(statistics[:, :-1], 3, axis=1)
+        radii = statistics[:, -1]
+        _warn_of_vanishing(texts.names, radii)
+    else:
+        prototypes = encoder([entry.prompt for entry in texts.labels])
+        drifts = noisy_means = np.zeros_like(prototypes)
+        radii = np.zeros(len(prototypes), np.float32)
     return ClassBank(
-        names,
-        np.stack([vector[text] for text in prompts]),
-        np.stack([drift for drift, _, _ in rows]),
-        radii,
-        np.stack([mean for _, _, mean in rows]),
+        texts.names,
+        np.ascontiguousarray(prototypes),
+        np.ascontiguousarray(drifts),
+        np.ascontiguousarray(radii),
+        np.ascontiguousarray(noisy_means),
         made_by={
             "backbone": backbone.name,
             "fingerprint": backbone.fingerprint,
             "preset": preset,
-            **{key: value if key == "skip_same" else str(value) for key, value in settings.items()},
-            "phrases": list(phrase_pack.texts),
-            "template_texts": list(template_pack.texts),
-            **({} if drifts else {"drifts": "not encoded"}),
+            **vars(texts.settings),
+            "phrases": list(texts.phrases),
+            "template_texts": list(texts.templates),
             "driftscore": __version__,
         },
+        has_drifts=texts.noisy,
     )
 
 
-def _lookup(
-    encode: TextEncoder, prompts: Sequence[str], *groups: Sequence[Sequence[str]]
-) -> dict[str, Vector]:
-    """Encode every text once, all classes together, and return the vectors by text."""
-    texts = list(dict.fromkeys([*prompts, *(t for group in groups for ts in group for t in ts)]))
-    rows = matrix(encode(texts), what="Text embeddings")
-    return dict(zip(texts, rows, strict=True))
+def _statistics(texts: BankTexts, encoder: TextEncoder) -> list[Vector]:
+    """Return prototype, drift, noisy mean and radius of each label, side by side."""
+    digests = [entry.digest(texts.settings.direction) for entry in texts.labels]
+    width = 3 * encoder.backbone.dim + 1
+    found: dict[str, Vector] = {}
+    if encoder.cache:
+        stored = encoder.cache.get_classes(encoder.model, digests)
+        found = {digest: row for digest, row in stored.items() if row.shape == (width,)}
+    todo = [
+        (digest, entry)
+        for digest, entry in zip(digests, texts.labels, strict=True)
+        if digest not in found
+    ]
+    groups = [dict(todo[first : first + _GROUP]) for first in range(0, len(todo), _GROUP)]
+    total = sum(len(_distinct(entries.values())) for entries in groups)
+    with progress_bar("Encoding texts", total, show=encoder.progress) as advance:
+        for entries in groups:
+            vectors = encoder.encode(_distinct(entries.values()), advance)
+            computed = {
+                digest: _label_statistics(vectors, entry, direction=texts.settings.direction)
+                for digest, entry in entries.items()
+            }
+            if encoder.cache:
+                encoder.cache.put_classes(encoder.model, computed)
+            found |= computed
+    return [found[digest] for digest in digests]
 
 
-def _drift(
-    vector: Mapping[str, Vector], noisy: Sequence[str], clean: Sequence[str], *, direction: str
-) -> tuple[Vector, float, Vector]:
-    """Return a class's unit drift (zeros if it vanishes), its radius and its noisy mean."""
-    sentences = np.stack([vector[text] for text in noisy]).astype(np.float64)
-    drifts = sentences - np.stack([vector[text] for text in clean])
+def _distinct(entries: Iterable[LabelTexts]) -> list[str]:
+    """Return each text of some labels once."""
+    texts = (t for e in entries for t in (e.prompt, *e.noisy, *e.references))
+    return list(dict.fromkeys(texts))
+
+
+def _label_statistics(
+    vectors: Mapping[str, Vector], texts: LabelTexts, *, direction: str
+) -> Vector:
+    """Return the prototype, the unit drift (zeros if it vanishes), the noisy mean, the radius."""
+    sentences = np.stack([vectors[text] for text in texts.noisy]).astype(np.float64)
+    drifts = sentences - np.stack([vectors[text] for text in texts.references])
     mean = drifts.mean(axis=0)
     radius = float(np.linalg.norm(mean))
     if radius < VANISHING:
@@ -206,10 +192,22 @@ def _drift(
         towards = mean / radius
     else:
         towards = _top_direction(drifts, mean)
-    return towards.astype(np.float32), radius, sentences.mean(axis=0).astype(np.float32)
+    parts = (vectors[texts.prompt], towards, sentences.mean(axis=0), [radius])
+    return np.concatenate([np.asarray(part, np.float32) for part in parts])
 
 
 def _top_direction(drifts: NDArray[np.float64], mean: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the top right singular vector of the drifts, signed to agree with their mean."""
     top: NDArray[np.float64] = np.linalg.svd(drifts, full_matrices=False)[2][0]
     return top if top @ mean >= 0 else -top
+
+
+def _warn_of_vanishing(labels: Sequence[str], radii: Vector) -> None:
+    for label, radius in zip(labels, radii, strict=True):
+        if radius < VANISHING:
+            warnings.warn(
+                f"The drift of {label!r} vanishes: its noisy prompts do not move its embedding, "
+                "so DAS has no effect on it",
+                VanishingDriftWarning,
+                stacklevel=4,
+            )

@@ -1,38 +1,61 @@
-"""Classifier: backbone + labels + rule -> predictions: the main job, in one screen.
+"""Classifier: labels, a rule and an embedder -> the labels of recordings.
 
-It behaves as a scikit-learn estimator (`get_params`, `set_params`, `clone`, `fit`,
-`predict`, `decision_function`, `score`), without needing scikit-learn; `fit` learns
-nothing from audio, it encodes the labels.
+It behaves as a scikit-learn estimator (`get_params`, `set_params`, `clone`, `fit`, `predict`,
+`decision_function`, `score`) without needing scikit-learn. `fit` learns nothing from audio: it
+encodes the labels.
 """
 
 import inspect
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from driftscore.audio import Source
-from driftscore.backbones import Backbone, check_model, load_backbone, runtime_option
-from driftscore.backbones.fake import Recorder
-from driftscore.bank import ClassBank, build_bank
+from driftscore.audio import Recording
+from driftscore.backbones import DEFAULT_BACKBONE, Backbone, check_model
+from driftscore.bank import build_bank
+from driftscore.embedder import Embedded, Embedder
 from driftscore.embeddings import EmbeddingFile
-from driftscore.engines import Heard, find_engine, loading, thread_count
 from driftscore.errors import UsageError, unknown
+from driftscore.events import Event, Segment, merge, segments
 from driftscore.head import Head
-from driftscore.presets import DEFAULT
-from driftscore.prompts import check_labels
+from driftscore.progress import progress_bar
+from driftscore.prompts import check_labels, compose
 from driftscore.result import Result, results
-from driftscore.rules import compile_head, reads_drifts, rule_parameters
+from driftscore.rules import DEFAULT_RULE, Compile, RuleModule, compile_head, find_rule
+from driftscore.rules import check_settings as check_rule_settings
+from driftscore.settings import DEFAULT_PRESET, Preset, PromptSettings, load_preset
 from driftscore.textcache import TextCache
-from driftscore.timeline import Event, Stretch, merge, stretches
 from driftscore.vectors import Matrix, Scores
 
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
 _BLOCK = 2048
-"""Recordings scored in one product, where as many are there at once."""
+"""Recordings scored in one product, if as many are ready at once."""
 _NO_SCORES = np.zeros((0, 0))
+_EMBEDDING_SETTINGS = ("noise", "pool")
+"""Settings of rules that may be given as recordings, and are embedded first."""
+_MOVED = {
+    "runtime": "backbone=Embedder(..., runtime=...)",
+    "engine": "backbone=Embedder(..., engine=...)",
+    "address": "backbone=Embedder(..., address=...)",
+    "threads": "backbone=Embedder(..., threads=...)",
+    "audio_cache": "backbone=Embedder(..., audio_cache=...)",
+    "noise": "settings={'noise': ...}",
+    "pool": "settings={'pool': ...}",
+    **{
+        name: f"prompts=PromptSettings({name}=...)"
+        for name in ("prompt", "pack", "templates", "reference", "direction", "skip_same")
+    },
+}
+"""Parameters of earlier versions, and where they are now."""
+
+Item = TypeVar("Item")
 
 
 def score_rows(head: Head, names: Sequence[str], rows: Matrix) -> Iterator[Result]:
@@ -43,179 +66,178 @@ def score_rows(head: Head, names: Sequence[str], rows: Matrix) -> Iterator[Resul
 
 
 class Classifier:
-    """Name the sounds, point it at recordings, get labels that hold up in noise.
+    """Label recordings with words of one's own.
 
-    `backbone` is a name, a path or a loaded model, `runtime` what a CLAP runs in; `rule` and
-    its settings (`beta`, `settings`) say how labels are scored; `noise` and `pool` are
-    recordings or embeddings for the rules that use them. With `threshold` every label at or
-    above it is predicted; without, the best one. A `head` compiled before takes the place of
-    labels and rule.
+    Parameters
+    ----------
+        labels: the sounds to look for, in words.
+        backbone: the name or path of a model, a loaded model, or an `Embedder`, which also says
+            in which runtime and engine it runs and whether embeddings of audio are cached.
+        rule: how labels are scored: a name, "module:function", or a function from a bank to a head.
+        settings: settings of the rule, such as {"beta": 0.1}. `noise` and `pool`, for the rules
+            that use them, are recordings, an npz of embeddings or an array of embeddings.
+        prompts: how prompts are composed; None for those of the preset.
+        preset: the settings of a paper, by name, or the path of a preset file.
+        threshold: `predict_labels` and `timeline` report every label with at least this score.
+        head: a compiled head, in place of labels and rule.
+        cache: keep the embeddings of texts on disk.
+        progress: show a progress bar; None means only on a terminal.
 
-    `cache` keeps text vectors on disk, `audio_cache` the embeddings of recordings too, by
-    their content. `engine` says where recordings are heard (`address`: on which cluster),
-    `threads` how many windows at once. None of these four changes a number.
     """
 
     def __init__(
         self,
-        labels: Sequence[str] | None = None,
+        labels: Iterable[str] | None = None,
         *,
-        backbone: str | PathLike[str] | Backbone = "mini",
-        runtime: str | None = None,
-        rule: str = "das",
-        beta: float = 0.25,
+        backbone: str | PathLike[str] | Backbone | Embedder = DEFAULT_BACKBONE,
+        rule: str | Compile | RuleModule = DEFAULT_RULE,
+        settings: Mapping[str, object] | None = None,
+        prompts: PromptSettings | None = None,
+        preset: str | PathLike[str] | Preset = DEFAULT_PRESET,
         threshold: float | None = None,
-        preset: str = DEFAULT,
-        prompt: str | None = None,
-        pack: str | PathLike[str] | None = None,
-        templates: str | PathLike[str] | None = None,
-        reference: str | None = None,
-        direction: str | None = None,
-        skip_same: bool | None = None,
-        noise: Any = None,
-        pool: Any = None,
-        settings: Mapping[str, Any] | None = None,
         head: Head | str | PathLike[str] | None = None,
         cache: bool = True,
         progress: bool | None = None,
-        audio_cache: bool = False,
-        engine: str = "local",
-        address: str | None = None,
-        threads: int | None = None,
+        **deprecated: object,
     ) -> None:
         self.labels = labels
         self.backbone = backbone
-        self.runtime = runtime
         self.rule = rule
-        self.beta = beta
-        self.threshold = threshold
+        self.settings = _with_deprecated(settings, deprecated)
+        self.prompts = prompts
         self.preset = preset
-        self.prompt = prompt
-        self.pack = pack
-        self.templates = templates
-        self.reference = reference
-        self.direction = direction
-        self.skip_same = skip_same
-        self.noise = noise
-        self.pool = pool
-        self.settings = settings
+        self.threshold = threshold
         self.head = head
         self.cache = cache
         self.progress = progress
-        self.audio_cache = audio_cache
-        self.engine = engine
-        self.address = address
-        self.threads = threads
 
-    def fit(self, X: Any = None, y: Any = None) -> "Classifier":
+    def fit(self, X: object = None, y: object = None) -> "Classifier":
         """Load the model and compile the head; X and y are ignored: nothing is learnt."""
         self._check()
-        if not hasattr(self, "backbone_"):
-            self.backbone_: Backbone = (
-                load_backbone(self.backbone, **runtime_option(self.runtime))
-                if isinstance(self.backbone, (str, PathLike))
-                else self.backbone
-            )
+        if not hasattr(self, "embedder_"):
+            given = self.backbone
+            self.embedder_ = given if isinstance(given, Embedder) else Embedder(given)
         self.head_: Head = self._compile()
         if len(self.head_.labels) == 1 and self.threshold is None:
             raise UsageError(
                 f"One label ({self.head_.labels[0]!r}) leaves nothing to choose between; name "
-                "another sound, or set a threshold to ask whether this one is there"
+                "another sound, or set a threshold to ask whether this one is present"
             )
         self.classes_ = np.array(self.head_.labels)
         return self
 
-    def hear(self, sources: Iterable[Source]) -> Iterator[Heard]:
-        """Yield the windows of each recording with their embeddings, in order."""
-        return self._fitted()._hear(sources)
+    def embed(self, recordings: Iterable[Recording]) -> Iterator[Embedded]:
+        """Yield the window embeddings of each recording, in order."""
+        return self._fitted().embedder_.embed(recordings)
 
-    def classify(self, sources: Iterable[Source]) -> Iterator[Result]:
-        """Yield a result for each recording, in order; a bad one is a result with its error."""
+    def classify(self, recordings: Iterable[Recording]) -> Iterator[Result]:
+        """Yield one result per recording, in order; a bad recording has its error in it."""
         head = self._fitted().head_
-        for block in _at_once(self.hear(sources)):
-            good = [heard for heard in block if not heard.error]
-            scores = head.scores(np.stack([h.embedding for h in good])) if good else _NO_SCORES
-            names, ends = [h.source for h in good], [h.seconds for h in good]
+        for block in _ready_together(self._watched(recordings)):
+            good = [embedded for embedded in block if not embedded.error]
+            scores = head.scores(np.stack([e.embedding for e in good])) if good else _NO_SCORES
+            names, ends = [e.source for e in good], [e.seconds for e in good]
             scored = results(head.labels, names, scores, ends)
-            for heard in block:
-                if heard.error:
-                    yield Result(heard.source, head.labels, error=heard.error)
+            for embedded in block:
+                if embedded.error:
+                    yield Result(embedded.source, head.labels, error=embedded.error)
                 else:
                     yield next(scored)
 
-    def predict(self, X: Iterable[Source]) -> NDArray[np.str_] | list[list[str]]:
-        """Return each recording's label, or with a threshold the list of its labels."""
+    def predict(self, X: Iterable[Recording]) -> NDArray[np.str_]:
+        """Return the best label of each recording."""
+        if self.threshold is not None:
+            raise UsageError(
+                "predict returns one label per recording and takes no threshold; "
+                "use predict_labels for all labels above it"
+            )
         rows = self.scores(X)
+        best: NDArray[np.str_] = self.classes_[np.argmax(rows, axis=1)]
+        return best
+
+    def predict_labels(self, X: Iterable[Recording]) -> list[list[str]]:
+        """Return the labels of each recording whose score reaches the threshold, best first."""
         if self.threshold is None:
-            best: NDArray[np.str_] = self.classes_[np.argmax(rows, axis=1)]
-            return best
+            raise UsageError("predict_labels needs a threshold: Classifier(..., threshold=...)")
+        rows = self.scores(X)
         return [Result("", self.head_.labels, row).above(self.threshold) for row in rows]
 
-    def scores(self, X: Iterable[Source]) -> Scores:
-        """Return the n x C scores of n recordings; a bad recording raises."""
+    def scores(self, X: Iterable[Recording]) -> Scores:
+        """Return the n x C scores of n recordings; a bad recording raises its error."""
         head = self._fitted().head_
-        rows = [heard.embedding for heard in self.hear(_listed(X))]
+        rows = [embedded.embedding for embedded in self._watched(_listed(X))]
         return head.scores(np.stack(rows)) if rows else np.zeros((0, len(head.labels)))
 
-    def decision_function(self, X: Iterable[Source]) -> Scores:
-        """Return the scores, as scikit-learn calls them."""
+    def decision_function(self, X: Iterable[Recording]) -> Scores:
+        """Return the scores, under the name that scikit-learn uses."""
         return self.scores(X)
 
-    def score(self, X: Iterable[Source], y: Sequence[str]) -> float:
+    def score(self, X: Iterable[Recording], y: Sequence[str]) -> float:
         """Return the accuracy of `predict` against the true labels."""
-        if self.threshold is not None:
-            raise UsageError("score is accuracy, which needs one label a recording: no threshold")
         return float(np.mean(self.predict(X) == np.asarray(y)))
 
-    def stretches(self, source: Source | Heard) -> list[Stretch]:
-        """Return the scores of each window of a recording, with the part it answers for."""
-        [heard] = [source] if isinstance(source, Heard) else self.hear([source])
-        heard.check()
-        scores = self._fitted().head_.scores(heard.rows)
-        return stretches(
+    def segments(self, recording: Recording | Embedded) -> list[Segment]:
+        """Return the scores of each window of a recording, with the part it is responsible for."""
+        if isinstance(recording, Embedded):
+            embedded = recording
+        else:
+            [embedded] = self.embed([recording])
+        embedded.check()
+        scores = self._fitted().head_.scores(embedded.rows)
+        return segments(
             (start, end, row)
-            for (start, end), row in zip(heard.spans.tolist(), scores, strict=True)
+            for (start, end), row in zip(embedded.spans.tolist(), scores, strict=True)
         )
 
-    def timeline(self, source: Source) -> list[Event]:
-        """Return what is heard in a recording, from when to when."""
-        line = self.stretches(source)
-        return merge(line, self.head_.labels, threshold=self.threshold)
+    def timeline(self, recording: Recording | Embedded) -> list[Event]:
+        """Return the events of a recording: which label is present, from when to when."""
+        parts = self.segments(recording)
+        return merge(parts, self.head_.labels, threshold=self.threshold)
 
     def texts(self) -> list[str]:
-        """Return the exact texts that the head is made of, without loading the model."""
-        recorder = Recorder()
-        bank = self._bank(recorder, None)
-        takes = rule_parameters(self.rule)
-        if "text" in takes:
-            settings = {k: v for k, v in (self.settings or {}).items() if k in takes}
-            compile_head(bank, self.rule, backbone=recorder, preset=self.preset, **settings)
-        return recorder.texts
+        """Return the exact texts that the head is made of; no model is loaded."""
+        self._check()
+        rule, preset = find_rule(self.rule), load_preset(self.preset)
+        labels = check_labels(() if self.labels is None else self.labels)
+        prompts = self.prompts or preset.prompts
+        texts = compose(labels, prompts, noisy=rule.needs.noisy_prompts).texts
+        settings = preset.rule_settings(rule.name) | dict(self.settings or {})
+        return list(dict.fromkeys([*texts, *rule.further_texts(labels, settings)]))
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def with_rule(self, rule: str | Compile | RuleModule) -> "Classifier":
+        """Return a fitted classifier with another rule, which shares the embedder.
+
+        Settings that the other rule does not have are dropped.
+        """
+        known = find_rule(rule).settings
+        settings = {k: v for k, v in (self.settings or {}).items() if k in known}
+        embedder = self._fitted().embedder_
+        changes = {"rule": rule, "settings": settings, "backbone": embedder}
+        return Classifier(**{**self.get_params(), **changes}).fit()  # type: ignore[arg-type]
+
+    def get_params(self, deep: bool = True) -> dict[str, object]:
         """Return the constructor's arguments."""
         return {name: getattr(self, name) for name in _parameters()}
 
-    def set_params(self, **params: Any) -> "Classifier":
-        """Change constructor arguments; the head is compiled anew on next use.
+    def set_params(self, **params: object) -> "Classifier":
+        """Change constructor arguments; the head is compiled again when it is next used.
 
-        A model once loaded is kept unless `backbone` itself is changed.
+        The model stays loaded unless `backbone` itself is changed.
         """
         for name, value in params.items():
             if name not in _parameters():
                 raise unknown("parameter of Classifier", name, _parameters())
             setattr(self, name, value)
-        model = ["backbone_"] if {"backbone", "runtime"} & set(params) else []
-        for made in ("head_", "classes_", *model):
-            self.__dict__.pop(made, None)
+        for fitted in ("head_", "classes_", *(["embedder_"] if "backbone" in params else [])):
+            self.__dict__.pop(fitted, None)
         return self
 
     def __sklearn_clone__(self) -> "Classifier":
-        """Share the loaded model between clones: it is never changed, and may be large."""
-        return type(self)(**self.get_params())
+        """Share a loaded model between clones: it is never changed, and may be large."""
+        return type(self)(**self.get_params())  # type: ignore[arg-type]
 
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn, where it is installed, that this is a classifier of anything."""
+    def __sklearn_tags__(self) -> "Tags":
+        """Tell scikit-learn that this is a classifier of arbitrary objects."""
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
 
         return Tags(
@@ -238,104 +260,110 @@ class Classifier:
     def _fitted(self) -> "Classifier":
         return self if hasattr(self, "head_") else self.fit()
 
-    def _hear(self, sources: Iterable[Source]) -> Iterator[Heard]:
-        given = self.backbone
-        heard: Iterator[Heard] = find_engine(self.engine).hear(
-            sources,
-            self.backbone_,
-            spec=loading(given, **runtime_option(self.runtime))
-            if isinstance(given, (str, PathLike))
-            else "",
-            cache=self.audio_cache,
-            address=self.address,
-            threads=self.threads,
-        )
-        return heard
+    def _watched(self, recordings: Iterable[Recording]) -> Iterator[Embedded]:
+        """Embed recordings; with `progress=True` show how far it is."""
+        total = len(recordings) if isinstance(recordings, Sized) else None
+        with progress_bar("Embedding", total, show=bool(self.progress)) as advance:
+            for embedded in self.embed(recordings):
+                yield embedded
+                advance(1)
 
     def _compile(self) -> Head:
+        """Return the head that was given, or compile one from the labels and the rule."""
+        backbone = self.embedder_.backbone
         if self.head is not None:
             head = self.head if isinstance(self.head, Head) else Head.load(self.head)
-            check_model(head.made_by, self.backbone_, what="The head")
+            check_model(head.made_by, backbone, what="The head")
             return head
-        takes = rule_parameters(self.rule)
-        settings = dict(self.settings or {})
-        if "beta" in takes:
-            settings.setdefault("beta", self.beta)
-        for name in ("noise", "pool"):
-            if name in takes and getattr(self, name) is not None:
-                settings[name] = self._embeddings_of(getattr(self, name))
+        rule = find_rule(self.rule)
+        settings = {
+            name: self._embeddings(value) if name in _EMBEDDING_SETTINGS else value
+            for name, value in (self.settings or {}).items()
+        }
         cache = TextCache() if self.cache else None
-        bank = self._bank(self.backbone_, cache)
+        bank = build_bank(
+            check_labels(() if self.labels is None else self.labels),
+            backbone,
+            settings=self.prompts,
+            preset=self.preset,
+            cache=cache,
+            drifts=rule.needs.noisy_prompts,
+            progress=self.progress,
+        )
         return compile_head(
-            bank, self.rule, backbone=self.backbone_, preset=self.preset, cache=cache, **settings
+            bank, rule, backbone=backbone, preset=self.preset, cache=cache, **settings
         )
 
-    def _embeddings_of(self, value: Any) -> Matrix:
+    def _embeddings(self, value: object) -> Matrix:
         """Return rows of embeddings: given as an array, as an npz, or as recordings to embed."""
         if isinstance(value, np.ndarray):
             return value
         if isinstance(value, (str, PathLike)) and str(value).endswith(".npz"):
             content = EmbeddingFile.load(value)
             if not content.files:
-                raise UsageError(f"{value} holds no clip vectors (files with audio_embeddings)")
+                raise UsageError(f"{value} has no clip embeddings (files with audio_embeddings)")
             made_by = {"fingerprint": content.fingerprint, "backbone": content.name}
-            check_model(made_by, self.backbone_, what=str(value))
+            check_model(made_by, self.embedder_.backbone, what=str(value))
             return content.audio_rows
-        return np.stack([heard.embedding for heard in self._hear(_listed(value))])
+        recordings = _listed(cast(Iterable[Recording], value))
+        return np.stack([embedded.embedding for embedded in self.embedder_.embed(recordings)])
 
     def _check(self) -> None:
         """Find what is wrong with the arguments before a model is loaded."""
         if self.threshold is not None and not _is_number(self.threshold):
-            raise UsageError(f"threshold must be a number, not {self.threshold!r}")
-        find_engine(self.engine)
-        thread_count(self.threads)
-        if self.head is None:
-            if self.labels is None:
-                raise UsageError("No labels given; name the sounds to listen for, or give a head")
-            check_labels(self.labels)
-            rule_parameters(self.rule)
-
-    def _bank(self, backbone: Backbone, cache: TextCache | None) -> ClassBank:
-        self._check()
-        return build_bank(
-            self.labels or (),
-            backbone,
-            preset=self.preset,
-            prompt=self.prompt,
-            pack=self.pack,
-            templates=self.templates,
-            reference=self.reference,
-            direction=self.direction,
-            skip_same=self.skip_same,
-            cache=cache,
-            drifts=reads_drifts(self.rule),
-            progress=self.progress,
-        )
+            raise UsageError(f"threshold must be a number, got {self.threshold!r}")
+        load_preset(self.preset)
+        if self.head is not None:
+            return
+        if self.labels is None:
+            raise UsageError("No labels given; name the sounds to look for, or give a head")
+        check_labels(self.labels)
+        check_rule_settings(find_rule(self.rule), self.settings or {})
 
 
-def _at_once(recordings: Iterable[Heard]) -> Iterator[list[Heard]]:
-    """Group recordings that are there at once; none waits for one that is still to come."""
-    block: list[Heard] = []
-    for heard in recordings:
-        block.append(heard)
-        if not heard.followed or len(block) == _BLOCK:
+def _with_deprecated(
+    settings: Mapping[str, object] | None, deprecated: Mapping[str, object]
+) -> Mapping[str, object] | None:
+    """Return the settings, with `beta` if it was given in the way of version 0.1."""
+    for name in deprecated:
+        if name in _MOVED:
+            raise UsageError(f"Classifier has no parameter {name!r} any more: use {_MOVED[name]}")
+        if name != "beta":
+            raise unknown("parameter of Classifier", name, _parameters())
+    if "beta" not in deprecated:
+        return settings
+    warnings.warn(
+        "Classifier(beta=...) is deprecated; use Classifier(settings={'beta': ...})",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    return {**deprecated, **(settings or {})}
+
+
+def _ready_together(recordings: Iterable[Embedded]) -> Iterator[list[Embedded]]:
+    """Group recordings that are ready at once; none waits for one that is still in work."""
+    block: list[Embedded] = []
+    for embedded in recordings:
+        block.append(embedded)
+        if not embedded.followed or len(block) == _BLOCK:
             yield block
             block = []
     if block:
         yield block
 
 
-def _listed(sources: Any) -> list[Source]:
+def _listed(recordings: Iterable[Item]) -> list[Item]:
     """Return recordings as a list; one path is a common slip for a list of one."""
-    if isinstance(sources, (str, bytes, PathLike)):
-        raise UsageError(f"A list of recordings is wanted; did you mean [{sources!r}]?")
-    return list(sources)
+    if isinstance(recordings, (str, bytes, PathLike)):
+        raise UsageError(f"Expected a list of recordings; did you mean [{recordings!r}]?")
+    return list(recordings)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and math.isfinite(value)
 
 
 def _parameters() -> tuple[str, ...]:
     """Return the names of the constructor's arguments."""
-    return tuple(inspect.signature(Classifier).parameters)
+    known = inspect.signature(Classifier).parameters.values()
+    return tuple(p.name for p in known if p.kind is not inspect.Parameter.VAR_KEYWORD)

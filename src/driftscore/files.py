@@ -1,8 +1,8 @@
-"""Where driftscore keeps what it computed, how it writes a file, and what lies behind a URL.
+"""The cache folder, atomic writes, and files behind URLs.
 
-A file is written beside its target and moved into place when whole, so that a crash
-leaves the old file or the new one, never half of one. A URL with a scheme, such as
-s3://bucket/night.wav, is reached through fsspec (extra `remote`), imported when one is met.
+A file is written beside its target and moved into place when it is complete, so that a crash leaves
+the old file or the new one, never half of one. A URL with a scheme, such as s3://bucket/night.wav,
+is read through fsspec (extra `remote`), which is imported when it is first needed.
 """
 
 import hashlib
@@ -17,13 +17,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TypeGuard, cast
 
-from driftscore.errors import MissingExtraError, UsageError
+from driftscore.errors import MissingExtraError, UsageError, WriteError
 
 _URL = re.compile(r"[A-Za-z][\w+.:-]+://")  # two letters at least: C:// is a drive
 
 
 def cache_home() -> Path:
-    """Return the cache folder: `$DRIFTSCORE_CACHE`, or the platform's own place."""
+    """Return the cache folder: `$DRIFTSCORE_CACHE`, or the usual place of the platform."""
     if given := os.environ.get("DRIFTSCORE_CACHE"):
         return Path(given).expanduser()
     if sys.platform == "win32":
@@ -34,9 +34,9 @@ def cache_home() -> Path:
 
 
 def warn_of_cache(what: str, path: Path, error: Exception) -> None:
-    """Say that a cache is of no use: work goes on without it."""
+    """Warn that a cache cannot be used and that work continues without it."""
     warnings.warn(
-        f"The {what} cache {path} cannot be used ({error}); going on without it. "
+        f"The {what} cache {path} cannot be used ({error}); continuing without it. "
         "Delete it, or set DRIFTSCORE_CACHE to a folder that can be written",
         stacklevel=3,
     )
@@ -46,7 +46,7 @@ def warn_of_cache(what: str, path: Path, error: Exception) -> None:
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path beside `path`; move it there if the block succeeds.
 
-    What is meant for a URL is written to this machine first and sent when it is whole.
+    A file for a URL is written to this machine first and sent when it is complete.
     """
     if is_url(path):
         with _sending(path) as partial:
@@ -61,7 +61,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield partial
         partial.replace(target)
     except OSError as error:
-        raise UsageError(f"Cannot write {target}: {error.strerror or error}") from error
+        raise WriteError(f"Cannot write {target}: {error.strerror or error}") from error
     finally:
         partial.unlink(missing_ok=True)
 
@@ -84,28 +84,28 @@ def local_path(url: str) -> Path | None:
 
 
 def open_url(url: str) -> BinaryIO:
-    """Open what lies behind a URL for reading; it can be sought in."""
+    """Open the file behind a URL for reading; it can be sought in."""
     system, inside = _file_system(url)
     return cast(BinaryIO, system.open(inside, "rb"))
 
 
 def url_stamp(url: str) -> tuple[str, bool]:
-    """Return what a store tells of a URL's content, and whether a change of it would show."""
+    """Return what a remote store says about a file, and whether it would show a change."""
     system, inside = _file_system(url)
     about = system.info(inside)
-    told = {key: str(about[key]) for key in sorted(about) if key.lower() in _VERSIONS}
-    return f"{about.get('size')} {told}", bool(told)
+    marks = {key: str(about[key]) for key in sorted(about) if key.lower() in _VERSIONS}
+    return f"{about.get('size')} {marks}", bool(marks)
 
 
 _VERSIONS = {"etag", "mtime", "lastmodified", "last_modified", "updated", "created", "generation",
              "md5hash", "content_md5", "versionid"}  # fmt: skip
-"""What stores call the marks that change with a file's content."""
+"""Names of the properties that change with the content of a file, in various stores."""
 
 
 def list_url(url: str, suffixes: Collection[str]) -> list[str] | None:
-    """Return the files that a URL with a glob, or of a folder, means; None for a plain file's.
+    """Return the files of a URL with a glob or of a folder; None for the URL of a file.
 
-    One that ends as a file does is not asked about: that would cost a journey each.
+    A URL with the suffix of a sound file is not looked up: that would cost a request each.
     """
     if any(sign in url for sign in "*?["):
         system, inside = _file_system(url)
@@ -134,7 +134,7 @@ def _sending(url: str) -> Iterator[Path]:
         try:
             system.put_file(str(partial), inside)
         except OSError as error:
-            raise UsageError(f"Cannot write {url}: {error.strerror or error}") from error
+            raise WriteError(f"Cannot write {url}: {error.strerror or error}") from error
 
 
 def _file_system(url: str) -> tuple[Any, str]:
@@ -145,7 +145,7 @@ def _file_system(url: str) -> tuple[Any, str]:
         raise MissingExtraError(f"Reaching {url}", "remote") from error
     try:
         system, inside = url_to_fs(url)
-    except (ImportError, ValueError) as error:  # a store's own library is missing, or unknown
+    except (ImportError, ValueError) as error:  # the driver of a store is missing or unknown
         raise UsageError(f"{url} cannot be reached: {error}") from error
     return system, inside
 

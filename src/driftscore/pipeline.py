@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from driftscore.audio import Audio, Source
-from driftscore.backbones import Backbone, load_backbone, runtime_option
+from driftscore.audio import Audio, Recording
+from driftscore.backbones import Backbone, load_backbone
 from driftscore.classifier import Classifier
 from driftscore.errors import UsageError, unknown
 from driftscore.prompts import split_labels
+from driftscore.settings import PromptSettings
 from driftscore.vectors import Scores
 
 TASK = "zero-shot-audio-classification"
@@ -39,7 +40,7 @@ class ZeroShotPipeline:
 
     def __call__(
         self,
-        audios: Source | Sequence[Source],
+        audios: Recording | Sequence[Recording],
         candidate_labels: Sequence[str] | str,
         *,
         hypothesis_template: str | None = None,
@@ -62,7 +63,7 @@ class ZeroShotPipeline:
         return answers if isinstance(audios, list) else answers[0]
 
     def _answer(self, labels: Sequence[str], scores: Scores) -> Answer:
-        logits = getattr(self.backbone, "logit_scale", _LOGIT_SCALE) * scores
+        logits = self.backbone.logit_scale * scores
         shares = np.exp(logits - logits.max())
         shares /= shares.sum()
         order = np.argsort(-scores, kind="stable")
@@ -71,8 +72,9 @@ class ZeroShotPipeline:
     def _classifier(self, labels: tuple[str, ...], template: str | None) -> Classifier:
         key = (labels, template)
         if key not in self._fitted:
-            prompt = template.replace("{}", "{c}") if template else self.settings.get("prompt")
-            settings = self.settings | {"prompt": prompt}
+            settings = dict(self.settings)
+            if template:
+                settings["prompts"] = PromptSettings(prompt=template.replace("{}", "{c}"))
             self._fitted[key] = Classifier(labels, backbone=self.backbone, **settings).fit()
             while len(self._fitted) > _KEPT:
                 self._fitted.popitem(last=False)
@@ -84,7 +86,6 @@ def pipeline(
     model: str | PathLike[str] | Backbone = "mini",
     *,
     rule: str = "das",
-    beta: float = 0.25,
     **settings: Any,
 ) -> ZeroShotPipeline:
     """Return a callable for zero-shot audio classification; settings are Classifier's."""
@@ -94,6 +95,5 @@ def pipeline(
     for name in settings:
         if name not in allowed:
             raise UsageError(f"pipeline: {unknown('setting', name, allowed)}")
-    runtime = runtime_option(settings.pop("runtime", None))
-    backbone = load_backbone(model, **runtime) if isinstance(model, (str, PathLike)) else model
-    return ZeroShotPipeline(backbone, rule=rule, beta=beta, **settings)
+    backbone = load_backbone(model, runtime=settings.pop("runtime", None)) if isinstance(model, (str, PathLike)) else model
+    return ZeroShotPipeline(backbone, rule=rule, **settings)

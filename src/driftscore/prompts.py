@@ -1,26 +1,26 @@
-"""Label -> words -> prompts; phrase packs and templates live in packs/*.toml.
+"""Label -> words -> prompts: everything that a bank is made of, as plain text.
 
-A label is what the user typed and what comes back; its *words* are what the model reads.
-In a template {c} stands for the class in words, {p} for a noise phrase and {P} for the
-phrase capitalised. A pack is a TOML file: an id, a kind ("phrases" or "templates"), a
-title, a provenance, and a table for each entry with an id, a text and a provenance; or
-`from` another pack with `keep` or `drop`, lists of entry ids.
+A label is what the user typed and what is reported; its *words* are what the model reads. In a
+template {c} stands for the words of the label, {p} for a noise phrase and {P} for the phrase
+capitalised. Phrases and templates come from packs (packs/*.toml): a TOML file with an id, a kind
+("phrases" or "templates"), a title, a provenance, and a table for each entry with an id, a text and
+a provenance; or `from` another pack with `keep` or `drop`, lists of entry ids.
 """
 
+import hashlib
+import json
 import re
 import tomllib
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
 from driftscore.errors import FormatError, UsageError, unknown
-
-PROMPT = "the sound of {c}"
-PACK = "das52"
-TEMPLATES = "das4"
+from driftscore.settings import PromptSettings
 
 Kind = Literal["phrases", "templates"]
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
@@ -53,6 +53,47 @@ class Pack:
         return tuple(entry.text for entry in self.entries)
 
 
+@dataclass(frozen=True)
+class LabelTexts:
+    """The texts of one label: its clean prompt, and each noisy sentence with its reference."""
+
+    label: str
+    prompt: str
+    noisy: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
+    """The sentence that each noisy one is compared with: the prompt, or a matched one."""
+
+    def digest(self, direction: str) -> str:
+        """Return a digest of everything that the statistics of the label depend on."""
+        content = json.dumps([self.prompt, self.noisy, self.references, direction])
+        return hashlib.sha256(content.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class BankTexts:
+    """Every text that a bank is made of, and where it came from."""
+
+    labels: tuple[LabelTexts, ...]
+    settings: PromptSettings
+    phrases: tuple[str, ...]
+    templates: tuple[str, ...]
+    noisy: bool
+    """Whether the noisy sentences were composed."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The labels as the user typed them."""
+        return tuple(entry.label for entry in self.labels)
+
+    @property
+    def texts(self) -> list[str]:
+        """Each text once: the clean prompts, the noisy sentences, their references."""
+        noisy = (text for entry in self.labels for text in entry.noisy)
+        references = (text for entry in self.labels for text in entry.references)
+        prompts = (entry.prompt for entry in self.labels)
+        return list(dict.fromkeys([*prompts, *noisy, *references]))
+
+
 def words(label: str) -> str:
     """Return a label as the words that a model reads: `sea_waves`, `Sea-Waves` -> `sea waves`."""
     text = unicodedata.normalize("NFC", label).lower()
@@ -66,17 +107,17 @@ def check_labels(labels: Iterable[str]) -> tuple[str, ...]:
         raise UsageError(f"Labels are a list of names, not one string; did you mean {[labels]!r}?")
     typed = tuple(labels)
     if not typed:
-        raise UsageError("No labels given; name the sounds to listen for, e.g. 'dog bark, siren'")
+        raise UsageError("No labels given; name the sounds to look for, e.g. 'dog bark, siren'")
     first: dict[str, str] = {}
     for label in typed:
         if not isinstance(label, str) or not words(label):
-            raise UsageError(f"A label is a word or a few, not {label!r}")
+            raise UsageError(f"A label must be one or more words, got {label!r}")
         if (key := words(label)) in first:
             raise UsageError(
                 f"The labels {first[key]!r} and {label!r} are the same words ({key!r}); keep one"
             )
         first[key] = label
-    return tuple(label.strip() for label in typed)
+    return tuple(str(label).strip() for label in typed)
 
 
 def split_labels(text: str) -> tuple[str, ...]:
@@ -85,19 +126,19 @@ def split_labels(text: str) -> tuple[str, ...]:
 
 
 def read_labels(path: str | Path) -> tuple[str, ...]:
-    """Read one label a line; empty lines and lines that begin with # are left out."""
+    """Read one label per line; empty lines and lines that begin with # are ignored."""
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"Cannot read the labels file {path}: {error}") from error
     kept = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if not kept:
-        raise UsageError(f"The labels file {path} names no label; write one a line")
+        raise UsageError(f"The labels file {path} names no label; write one per line")
     return check_labels(kept)
 
 
 def fill(template: str, *, c: str = "", p: str = "") -> str:
-    """Put a class's words and a noise phrase into a template."""
+    """Put the words of a label and a noise phrase into a template."""
     values = {"c": c, "p": p, "P": p[:1].upper() + p[1:]}
     return _PLACEHOLDER.sub(lambda match: values[match[1]], template)
 
@@ -108,7 +149,7 @@ def check_template(template: str, *, needs: str, may: str = "") -> str:
     if missing := [name for name in needs if name not in found and name.upper() not in found]:
         raise UsageError(
             f"The template {template!r} lacks its placeholder {{{missing[0]}}}; "
-            f"write it as in {PROMPT!r}"
+            "write it as in 'the sound of {c}'"
         )
     allowed = set(needs) | set(may) | {name.upper() for name in "p" if name in needs + may}
     if strange := sorted(found - allowed):
@@ -116,16 +157,46 @@ def check_template(template: str, *, needs: str, may: str = "") -> str:
     return template
 
 
-def compositions(
-    label_words: str, phrases: Sequence[str], templates: Sequence[Entry], *, skip_same: bool
-) -> list[tuple[str, Entry]]:
-    """Return every noisy sentence of a class with its template, phrase by phrase."""
-    kept = [p for p in phrases if not (skip_same and words(p) == label_words)]
+def compose(
+    labels: Iterable[str], settings: PromptSettings | None = None, *, noisy: bool = True
+) -> BankTexts:
+    """Return the texts of a bank; without `noisy` only the clean prompts."""
+    settings = settings or PromptSettings()
+    names = check_labels(labels)
+    check_template(settings.prompt, needs="c")
+    phrases = load_pack(settings.pack, kind="phrases").texts
+    templates = load_pack(settings.templates, kind="templates").entries
+    for template in templates:
+        check_template(template.text, needs="cp")
+        if settings.reference == "matched" and not template.matched:
+            raise UsageError(
+                f"The template {template.text!r} has no `matched` sentence, "
+                'which reference="matched" needs'
+            )
+    entries = [
+        _noisy_texts(name, phrases, templates, settings)
+        if noisy
+        else LabelTexts(name, fill(settings.prompt, c=words(name)))
+        for name in names
+    ]
+    sentences = tuple(template.text for template in templates)
+    return BankTexts(tuple(entries), settings, phrases, sentences, noisy)
+
+
+def _noisy_texts(
+    label: str, phrases: Sequence[str], templates: Sequence[Entry], settings: PromptSettings
+) -> LabelTexts:
+    """Return the texts of a label, phrase by phrase and within a phrase template by template."""
+    name = words(label)
+    kept = [p for p in phrases if not (settings.skip_same and words(p) == name)]
     if not kept:
-        raise UsageError(
-            f"Every phrase of the pack equals the class {label_words!r}; add other phrases"
-        )
-    return [(fill(t.text, c=label_words, p=p), t) for p in kept for t in templates]
+        raise UsageError(f"Every phrase of the pack equals the label {name!r}; add other phrases")
+    prompt = fill(settings.prompt, c=name)
+    noisy = tuple(fill(t.text, c=name, p=phrase) for phrase in kept for t in templates)
+    if settings.reference == "matched":
+        matched = tuple(fill(t.matched or "", c=name) for t in templates)
+        return LabelTexts(label, prompt, noisy, matched * len(kept))
+    return LabelTexts(label, prompt, noisy, (prompt,) * len(noisy))
 
 
 def pack_names() -> tuple[str, ...]:
@@ -135,21 +206,27 @@ def pack_names() -> tuple[str, ...]:
 
 
 def load_pack(name_or_path: str | Path, *, kind: Kind | None = None) -> Pack:
-    """Load a pack by its id, or a user's own by its path; `kind` says which kind is wanted."""
+    """Load a pack by its id, or a user's own by its path; `kind` says which kind is required."""
     given = str(name_or_path)
     if given in pack_names():
-        text = (files("driftscore") / "packs" / f"{given}.toml").read_text(encoding="utf-8")
+        pack = _shipped_pack(given)
     elif given.endswith(".toml") or Path(given).is_file():
         try:
             text = Path(given).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"Cannot read the pack {given}: {error}") from error
+        pack = _parse(text, where=given)
     else:
         raise unknown("pack", given, pack_names())
-    pack = _parse(text, where=given)
     if kind is not None and pack.kind != kind:
         raise UsageError(f"The pack {given} holds {pack.kind}; {kind} are needed here")
     return pack
+
+
+@lru_cache(maxsize=32)
+def _shipped_pack(name: str) -> Pack:
+    text = (files("driftscore") / "packs" / f"{name}.toml").read_text(encoding="utf-8")
+    return _parse(text, where=name)
 
 
 def _parse(text: str, *, where: str) -> Pack:

@@ -1,4 +1,4 @@
-"""Result: what a recording's scores say, or why it could not be used."""
+"""Result: the scores of one recording and the labels that follow from them, or its error."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from driftscore.vectors import Scores
 
 @dataclass(frozen=True)
 class Result:
-    """What a recording's scores say, or why it could not be used."""
+    """The scores of one recording, or the error that prevented them."""
 
     source: str
     labels: tuple[str, ...] = ()
@@ -19,7 +19,7 @@ class Result:
     seconds: float = 0.0
     error: str = ""
     leading: Sequence[tuple[str, float]] = field(default=(), repr=False, compare=False)
-    """The best two labels with their scores, where they were found for many at once."""
+    """The best two labels with their scores, if they were computed for many at once."""
 
     @property
     def ranking(self) -> list[tuple[str, float]]:
@@ -49,20 +49,20 @@ class Result:
         """Return every label whose score reaches `threshold`, best first."""
         if self.scores is None:
             return []
-        heard = np.flatnonzero(self.scores >= threshold)
-        order = heard[np.argsort(-self.scores[heard], kind="stable")]
+        chosen = np.flatnonzero(self.scores >= threshold)
+        order = chosen[np.argsort(-self.scores[chosen], kind="stable")]
         return [self.labels[c] for c in order]
 
 
 def lead(best_two: Sequence[tuple[str, float]]) -> float:
-    """Return how far the first of two labels is ahead; without a second, without end."""
+    """Return the margin of the first of two labels; infinite if there is no second."""
     return best_two[0][1] - best_two[1][1] if len(best_two) > 1 else math.inf
 
 
 def results(
     labels: tuple[str, ...], names: Sequence[str], scores: Scores, seconds: Sequence[float] = ()
 ) -> Iterator[Result]:
-    """Yield the results of many recordings; the best two labels are found for all at once."""
+    """Yield the results of many recordings; the best two labels are computed for all at once."""
     ends = seconds or [0.0] * len(names)
     best = _best_two(labels, scores)
     for name, row, end, leading in zip(names, scores, ends, best, strict=True):

@@ -21,8 +21,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from driftscore.backbones.protocol import Backbone
 from driftscore.audio import Audio, Samples
-from driftscore.backbones import _clap_export, embed_clips
+from driftscore.backbones import _clap_export
 from driftscore.backbones._clap_mel import ClapMel
 from driftscore.backbones._onnx import in_threads
 from driftscore.errors import UsageError, unknown
@@ -59,7 +60,7 @@ class Towers(Protocol):
         """Return the embeddings of texts of one token length, (rows, n)."""
 
 
-class Clap:
+class Clap(Backbone):
     """A CLAP model, in float32 on the CPU."""
 
     def __init__(
@@ -75,13 +76,21 @@ class Clap:
         self.name = described.name
         self.fingerprint = described.fingerprint
         self.dim = described.dim
-        self.logit_scale = described.logit_scale
+        self.scale = described.logit_scale
         self.mel = ClapMel(**described.mel)
         self.rate = self.mel.rate
         self.seconds = self.mel.length / self.mel.rate
         self.tokenizer = tokenizer
-        self.explanation = why
+        self.why = why
         """Which runtime was chosen, and why: for people who ask."""
+
+    @property
+    def logit_scale(self) -> float:
+        return self.scale
+
+    @property
+    def runtime(self) -> str:
+        return self.why
 
     @property
     def cache_key(self) -> str:
@@ -89,13 +98,9 @@ class Clap:
         return f"{self.fingerprint}+{self.towers.runtime}"
 
     @property
-    def encoders(self) -> int:
+    def parallel(self) -> int:
         """How many windows may be encoded at once."""
         return self.towers.at_once
-
-    def embed_audio(self, clips: Sequence[Audio]) -> Matrix:
-        """Return one unit row a clip: the unit mean of its fixed windows."""
-        return embed_clips(clips, self.embed_window, rate=self.rate, seconds=self.seconds)
 
     def embed_window(self, samples: Samples) -> Vector:
         """Return the unit embedding of one window at the model's rate."""

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from driftscore.backbones.protocol import Backbone
 from driftscore.audio import Audio, Samples
-from driftscore.backbones import embed_clips
 from driftscore.vectors import Matrix, Vector, unit
 
 _BANDS = 32
 
 
 @dataclass(frozen=True)
-class Fake:
+class Fake(Backbone):
     """The fake model; its vectors depend on its parameters alone."""
 
     dim: int = 64
@@ -32,9 +32,8 @@ class Fake:
         """Name the parameters: they are all that there is."""
         return f"fake/{self.dim}/{self.rate}/{self.seconds}/{self.seed}"
 
-    def embed_audio(self, clips: Sequence[Audio]) -> Matrix:
-        """Return one unit row a clip."""
-        return embed_clips(clips, self._embed_window, rate=self.rate, seconds=self.seconds)
+    def encode(self, features):
+        return self._embed_window(features)
 
     def embed_text(self, texts: Sequence[str]) -> Matrix:
         """Return one unit row a text."""

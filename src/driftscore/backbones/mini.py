@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from driftscore.backbones.protocol import Backbone
 from driftscore.audio import Audio, Samples
-from driftscore.backbones import embed_clips, mini_frontend
+from driftscore.backbones import mini_frontend
 from driftscore.backbones._onnx import LazySession, in_threads
 from driftscore.errors import FormatError, UsageError
 from driftscore.vectors import Matrix, Vector
@@ -32,14 +33,14 @@ _FRONT_END_REVISION = 1
 """Part of the fingerprint; raise it whenever the front end changes an embedding."""
 
 
-class Mini:
+class Mini(Backbone):
     """The embedded audio and text towers."""
 
     name = "mini"
     dim = 527
     rate = mini_frontend.RATE
     seconds = mini_frontend.SECONDS
-    encoders = os.cpu_count() or 1
+    parallel = os.cpu_count() or 1
 
     def __init__(self, files: dict[str, bytes]) -> None:
         digest = hashlib.sha256(f"mini/{_FRONT_END_REVISION}".encode())
@@ -55,10 +56,6 @@ class Mini:
         from tokenizers import Tokenizer
 
         return Tokenizer.from_str(self._pieces)
-
-    def embed_audio(self, clips: Sequence[Audio]) -> Matrix:
-        """Return one unit row a clip."""
-        return embed_clips(clips, self._embed_window, rate=self.rate, seconds=self.seconds)
 
     def embed_text(self, texts: Sequence[str]) -> Matrix:
         """Return one unit row a text; a word that it knows no piece of is an error."""

@@ -20,8 +20,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from driftscore.backbones.protocol import Backbone
 from driftscore.audio import Audio, Samples
-from driftscore.backbones import embed_clips, tagspace
+from driftscore.backbones import tagspace
 from driftscore.backbones._log_mel import FrontEnd, Spectrogram
 from driftscore.backbones._log_mel import log_mel as _log_mel
 from driftscore.backbones._mn04_graph import build_onnx
@@ -49,24 +50,20 @@ def log_mel(samples_32k: Samples) -> Spectrogram:
     return _log_mel(samples_32k, FRONT_END)
 
 
-class Mn04:
+class Mn04(Backbone):
     """The tagger and the sentence encoder as one backbone."""
 
     name = "mn04"
     dim = tagspace.TAGS
     rate = RATE
     seconds = SECONDS
-    encoders = os.cpu_count() or 1
+    parallel = os.cpu_count() or 1
 
     def __init__(self, tagger: "Tagger", encoder: SentenceEncoder, space: TagSpace) -> None:
         self.tagger = tagger
         self.encoder = encoder
         self.space = space
         self.fingerprint = f"mn04/{tagger.fingerprint}/{encoder.fingerprint}/{space.digest}"
-
-    def embed_audio(self, clips: Sequence[Audio]) -> Matrix:
-        """Return one unit row a clip."""
-        return embed_clips(clips, self._embed_window, rate=self.rate, seconds=self.seconds)
 
     def embed_text(self, texts: Sequence[str]) -> Matrix:
         """Return one unit row a text."""

@@ -49,7 +49,10 @@ class Backbone(Protocol):
         """Return one unit row per text, the same whatever else is in the list."""
 
     def features(self, samples: Samples) -> Features:
-        """Return the model's input (usually a log-mel spectrogram) for one window of samples."""
+        """Return the model's input (usually a log-mel spectrogram) for one window of samples.
+
+        Several threads may call it at the same time.
+        """
         return samples
 
     def embed_audio(self, clips: Sequence[Audio]) -> Matrix:

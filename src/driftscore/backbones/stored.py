@@ -13,16 +13,17 @@ from pathlib import Path
 
 import numpy as np
 
+from driftscore.backbones.protocol import Backbone
 from driftscore.audio import Audio
 from driftscore.embeddings import EmbeddingFile
 from driftscore.errors import UsageError
 from driftscore.vectors import Matrix
 
 
-class Stored:
+class Stored(Backbone):
     """A backbone that looks its text vectors up."""
 
-    encodes_text = False  # a look-up: the text cache would only keep it twice
+    caches_text = False  # a look-up: the text cache would only keep it twice
     rate = 48_000
     seconds = 10.0
 
@@ -58,6 +59,9 @@ class Stored:
             f"{self.where} holds stored vectors and cannot hear; embed the clips with their model "
             "and score them with `driftscore score`"
         )
+
+    def encode(self, features):
+        return self.embed_audio([])
 
     def embed_text(self, texts: Sequence[str]) -> Matrix:
         """Return the stored rows of `texts`."""

@@ -1,90 +1,102 @@
-"""Hear on this machine: readers decode ahead, workers take the mel and run the network.
+"""Embed on this machine: readers decode ahead, workers compute features and run the network.
 
-    sources -> [readers: decode, resample, cut] -> slots -> [workers: mel, network] -> in order
+    recordings -> [readers: decode, resample, cut] -> [workers: features, network] -> in order
 
-A window goes through the model alone: its shape is always the same and its bits depend on
-nothing else. What is in flight is bounded, in windows (slots) and in recordings, so memory
-grows neither with the number of files nor with their length; of a long recording only its
-embeddings are kept.
+Each window goes through the model alone: its shape is always the same, and its bits depend on
+nothing else. The windows (slots) and recordings in work are bounded, so memory grows neither with
+the number of recordings nor with their length; of a long recording only its embeddings are kept.
 """
 
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from itertools import compress, islice
 from threading import Event, Semaphore
 
 import numpy as np
 
-from driftscore.audio import Source, Window, describe, sounding_windows
-from driftscore.audiocache import BLOCK, AudioCache, Entry, Found, on_disk, unchanged
-from driftscore.backbones import Backbone, Staged, cache_key
-from driftscore.engines import Heard, failed, thread_count
+from driftscore.audio import Recording, Window, describe, sounding_windows
+from driftscore.audiocache import BLOCK, AudioCache, Entry, Found, is_local_file, unchanged
+from driftscore.engines.protocol import Embedded, EngineSettings, failed, thread_count
 from driftscore.errors import AudioError
 from driftscore.vectors import Vector
 
 _MORE_READERS = 3
-"""Readers beyond one a worker: some of them wait, for a disk or for a store far away."""
-_KEEP_SECONDS = 10.0
-"""The longest that new embeddings wait to be written, while others come."""
+"""Readers beyond one per worker: some of them wait for a disk or for a remote store."""
+_STORE_SECONDS = 10.0
+"""The longest that new embeddings wait to be written to the cache."""
 
 
-def hear(
-    sources: Iterable[Source],
-    backbone: Backbone,
-    *,
-    spec: str = "",
-    cache: bool = False,
-    address: str | None = None,
-    threads: int | None = None,
-) -> Iterator[Heard]:
-    """Yield what each recording came to, in the order given.
+class LocalEngine:
+    """Reader and worker threads that live as long as the engine; several runs may share them."""
 
-    Sources are asked for a little ahead of the results, with a cache a block of them.
-    `spec` and `address` are for engines of many machines.
-    """
-    store = AudioCache(cache_key(backbone)) if cache else None
-    line = _Line(backbone, thread_count(threads), store)
-    try:
-        for block in _looked_up(sources, store):
-            for (source, found), (_, after) in zip(block, [*block[1:], (None, None)], strict=True):
-                if found is not None and found.entry is not None and not line.waiting:
-                    known = after is not None and after.entry is not None
-                    yield Heard(describe(source), *found.entry, followed=known)
-                    continue
-                while line.full:
-                    yield line.take()
-                line.start(source, found)
-            while line.ready:
-                yield line.take()
-        while line.waiting:
-            yield line.take()
-    finally:
-        line.stop()
+    def __init__(self, settings: EngineSettings) -> None:
+        self.backbone = settings.backbone
+        self.audio_cache = settings.audio_cache
+        threads = thread_count(settings.threads)
+        # A worker computes the features of the next window while others use the network.
+        self.turns = Semaphore(min(threads, self.backbone.parallel))
+        self.slots = 2 * threads + 1
+        self.readers = threads + _MORE_READERS
+        # A pool starts a thread only when a task finds none idle: one short clip starts two.
+        self.reader_pool = ThreadPoolExecutor(self.readers, "driftscore-reader")
+        self.worker_pool = ThreadPoolExecutor(threads, "driftscore-worker")
+
+    def embed(self, recordings: Iterable[Recording]) -> Iterator[Embedded]:
+        """Yield the result of each recording, in the order given.
+
+        Recordings are taken a little ahead of the results, with a cache a block of them.
+        """
+        cache = AudioCache(self.backbone.cache_key) if self.audio_cache else None
+        run = _Run(self, cache)
+        try:
+            for block in _looked_up(recordings, cache):
+                yield from run.process(block)
+            while run.waiting:
+                yield run.take()
+        finally:
+            run.stop()
+
+    def encode(self, window: Window) -> Vector:
+        """Return the embedding of one window."""
+        features = self.backbone.features(window.audio.samples)
+        with self.turns:
+            return self.backbone.encode(features)
+
+    def close(self) -> None:
+        """End the threads."""
+        self.reader_pool.shutdown(cancel_futures=True)
+        self.worker_pool.shutdown(cancel_futures=True)
 
 
-def _looked_up(
-    sources: Iterable[Source], store: AudioCache | None
-) -> Iterator[list[tuple[Source, Found | None]]]:
-    """Yield sources with what the cache knows of them; without one, one by one."""
-    if store is None:
-        for source in sources:
-            yield [(source, None)]
+def open_engine(settings: EngineSettings) -> LocalEngine:
+    """Return an engine that embeds in threads of this process."""
+    return LocalEngine(settings)
+
+
+_Block = list[tuple[Recording, Found | None]]
+
+
+def _looked_up(recordings: Iterable[Recording], cache: AudioCache | None) -> Iterator[_Block]:
+    """Yield recordings with what the cache knows about them; without a cache, one by one."""
+    if cache is None:
+        for recording in recordings:
+            yield [(recording, None)]
         return
-    rest = iter(sources)
+    rest = iter(recordings)
     while block := list(islice(rest, BLOCK)):
-        here = [on_disk(source) for source in block]  # what is far away its reader looks up
-        found = iter(store.look_up(list(compress(block, here))))
-        yield [(s, next(found) if near else None) for s, near in zip(block, here, strict=True)]
+        local = [is_local_file(recording) for recording in block]  # a reader looks up the others
+        found = iter(cache.look_up(list(compress(block, local))))
+        yield [(r, next(found) if near else None) for r, near in zip(block, local, strict=True)]
 
 
 @dataclass(eq=False, slots=True)
-class _Recording:
-    """A recording on its way: what is known of it, and its windows so far."""
+class _Task:
+    """A recording in work: what is known about it, and its windows so far."""
 
-    source: Source
+    recording: Recording
     found: Found | None
     reading: Future[None] | None = None
     spans: list[tuple[float, float]] = field(default_factory=list)
@@ -92,117 +104,120 @@ class _Recording:
 
     @property
     def done(self) -> bool:
-        """Whether nothing has to be waited for."""
+        """Whether its result is ready."""
         if self.reading is None:
             return True
         return self.reading.done() and all(row.done() for row in reversed(self.rows))
 
 
-class _Line:
-    """The readers, the workers and the recordings between them."""
+class _Run:
+    """One call of `embed`: its recordings in work, in order."""
 
-    def __init__(self, backbone: Backbone, threads: int, store: AudioCache | None) -> None:
-        self.waiting: deque[_Recording] = deque()
-        self._backbone = backbone
-        self._staged = backbone if isinstance(backbone, Staged) else None
-        self._store = store
-        workers = threads if self._staged else 1
-        # A worker takes the next window's mel while others have their turn at the network.
-        self._turns = Semaphore(min(threads, self._staged.encoders) if self._staged else 1)
-        self._slots = Semaphore(2 * workers + 1)
-        self._number_of_readers = threads + _MORE_READERS
-        self._underway = 0
+    def __init__(self, engine: LocalEngine, cache: AudioCache | None) -> None:
+        self.waiting: deque[_Task] = deque()
+        self._engine = engine
+        self._cache = cache
+        self._slots = Semaphore(engine.slots)
+        self._in_work = 0
         self._stopped = Event()
-        # A pool starts a thread only when a task finds none idle: one short clip starts two.
-        self._readers = ThreadPoolExecutor(self._number_of_readers, "driftscore-reader")
-        self._workers = ThreadPoolExecutor(workers, "driftscore-worker")
-        self._fresh: list[Found] = []
-        self._kept_at = time.monotonic()
+        self._new: list[Found] = []
+        self._stored_at = time.monotonic()
 
     @property
     def full(self) -> bool:
-        """Whether as many recordings are on their way as may be; known ones weigh little."""
-        return self._underway >= 2 * self._number_of_readers or len(self.waiting) >= 2 * BLOCK
+        """Whether no further recording may be started; those from the cache cost little."""
+        return self._in_work >= 2 * self._engine.readers or len(self.waiting) >= 2 * BLOCK
 
     @property
     def ready(self) -> bool:
-        """Whether the next result is there."""
+        """Whether the next result is ready."""
         return bool(self.waiting) and self.waiting[0].done
 
-    def start(self, source: Source, found: Found | None) -> None:
-        """Put a recording on the line; one from the cache has arrived already."""
-        recording = _Recording(source, found)
-        if found is None or found.entry is None:
-            self._underway += 1
-            recording.reading = self._readers.submit(self._read, recording)
-        self.waiting.append(recording)
+    def process(self, block: _Block) -> Iterator[Embedded]:
+        """Start the recordings of a block, and yield the results that are ready."""
+        for (recording, found), (_, after) in zip(block, [*block[1:], (None, None)], strict=True):
+            if found is not None and found.entry is not None and not self.waiting:
+                known = after is not None and after.entry is not None
+                yield Embedded(describe(recording), *found.entry, followed=known)
+                continue
+            while self.full:
+                yield self.take()
+            self._start(recording, found)
+        while self.ready:
+            yield self.take()
 
-    def take(self) -> Heard:
-        """Return the next result, once it is there."""
-        recording = self.waiting.popleft()
-        name = describe(recording.source)
+    def take(self) -> Embedded:
+        """Return the next result, and wait for it if necessary."""
+        task = self.waiting.popleft()
+        name = describe(task.recording)
         try:
-            spans, rows = self._result(recording)
+            spans, rows = self._result(task)
         except AudioError as error:
-            for row in recording.rows:
+            for row in task.rows:
                 row.cancel()
-            return failed(name, str(error), dim=self._backbone.dim, followed=self.ready)
-        return Heard(name, spans, rows, followed=self.ready)
+            dim = self._engine.backbone.dim
+            return failed(name, str(error), dim=dim, followed=self.ready)
+        return Embedded(name, spans, rows, followed=self.ready)
 
     def stop(self) -> None:
-        """End the threads, soon even in the middle of a recording, and keep what is new."""
+        """End what is still in work, also in the middle of a recording; store what is new."""
         self._stopped.set()
-        self._slots.release(self._number_of_readers)  # none waits for a slot: it sees the end
-        self._readers.shutdown(cancel_futures=True)
-        self._workers.shutdown(cancel_futures=True)
-        if self._store:
-            self._store.put(self._fresh)
-            self._store.close()
+        self._slots.release(self._engine.readers)  # readers that wait for a slot see the end
+        for task in self.waiting:
+            for future in (task.reading, *task.rows):
+                if future is not None:
+                    future.cancel()
+        wait([task.reading for task in self.waiting if task.reading is not None])
+        if self._cache:
+            self._cache.put(self._new)
+            self._cache.close()
 
-    def _read(self, recording: _Recording) -> None:
-        """Cut a recording into windows and hand them to the workers, unless it is known."""
-        source, found = recording.source, recording.found
-        if self._store:
-            found = self._store.read(source, found or self._store.look_up([source])[0])
-            recording.found = found
+    def _start(self, recording: Recording, found: Found | None) -> None:
+        """Put a recording in work; one from the cache is done already."""
+        task = _Task(recording, found)
+        if found is None or found.entry is None:
+            self._in_work += 1
+            task.reading = self._engine.reader_pool.submit(self._read, task)
+        self.waiting.append(task)
+
+    def _read(self, task: _Task) -> None:
+        """Cut a recording into windows and pass them to the workers, unless it is cached."""
+        if self._stopped.is_set():
+            return
+        recording, found = task.recording, task.found
+        if self._cache:
+            found = self._cache.read(recording, found or self._cache.look_up([recording])[0])
+            task.found = found
             if found.entry is not None:
                 return
-        model = self._backbone
-        for window in sounding_windows(source, rate=model.rate, seconds=model.seconds):
+        model = self._engine.backbone
+        for window in sounding_windows(recording, rate=model.rate, seconds=model.seconds):
             self._slots.acquire()
             if self._stopped.is_set():
                 return
-            row = self._workers.submit(self._embed, window)
+            row = self._engine.worker_pool.submit(self._engine.encode, window)
             row.add_done_callback(lambda _: self._slots.release())
-            recording.spans.append((window.start_s, window.end_s))
-            recording.rows.append(row)
-        if found and not unchanged(source, found):
-            recording.found = Found()  # it was written to meanwhile: which content was heard?
+            task.spans.append((window.start_s, window.end_s))
+            task.rows.append(row)
+        if found and not unchanged(recording, found):
+            task.found = Found()  # it was written to meanwhile: which content was embedded?
 
-    def _embed(self, window: Window) -> Vector:
-        if self._staged is None:
-            row: Vector = self._backbone.embed_audio([window.audio])[0]
-            return row
-        features = self._staged.features(window.audio.samples)
-        with self._turns:
-            return self._staged.encode(features)
-
-    def _result(self, recording: _Recording) -> Entry:
-        """Wait for a recording's windows, and keep those that are new to the cache."""
-        if recording.reading is not None:
-            self._underway -= 1
-            recording.reading.result()
-        found = recording.found or Found()
+    def _result(self, task: _Task) -> Entry:
+        """Wait for the windows of a recording, and keep those that are new for the cache."""
+        if task.reading is not None:
+            self._in_work -= 1
+            task.reading.result()
+        found = task.found or Found()
         entry = found.entry or (
-            np.array(recording.spans),
-            np.stack([row.result() for row in recording.rows]),
+            np.array(task.spans),
+            np.stack([row.result() for row in task.rows]),
         )
-        if self._store and recording.reading is not None:
-            self._keep(self._store, found._replace(entry=entry))
+        if self._cache and task.reading is not None:
+            self._store(self._cache, found._replace(entry=entry))
         return entry
 
-    def _keep(self, store: AudioCache, found: Found) -> None:
-        self._fresh.append(found)
-        if len(self._fresh) >= BLOCK or time.monotonic() - self._kept_at > _KEEP_SECONDS:
-            store.put(self._fresh)
-            self._fresh, self._kept_at = [], time.monotonic()
+    def _store(self, cache: AudioCache, found: Found) -> None:
+        self._new.append(found)
+        if len(self._new) >= BLOCK or time.monotonic() - self._stored_at > _STORE_SECONDS:
+            cache.put(self._new)
+            self._new, self._stored_at = [], time.monotonic()

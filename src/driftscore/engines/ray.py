@@ -1,102 +1,138 @@
-"""On a Ray cluster: many machines, the same rows.
+"""Embed on a Ray cluster: many machines, the same rows.
 
-Recordings go out in shards of a few, each a Ray task of one core; a worker process loads
-the model once and sends back the windows' spans and embeddings, some 2 KB a window. What a
-lost worker had in hand is handed out again. A shard that loses its worker each time is
-taken apart, so that the one recording that crashes a decoder is a row with an error and its
-neighbours are heard. Recordings, models and stores must lie where every node sees them.
+Recordings are sent in shards of a few, each a Ray task of one core; a worker process loads the
+model once and returns the spans and embeddings of the windows, about 2 KB per window. The shard of
+a lost worker is submitted again. A shard that loses its worker every time is split, so that the one
+recording that crashes a decoder becomes a row with an error and the others are embedded.
+Recordings, models and stores must be in places that every node sees.
 """
 
 import io
-import json
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
+from threading import Lock
+from typing import BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from driftscore import __version__
-from driftscore.audio import Source, describe
-from driftscore.backbones import Backbone, cache_key, load_backbone
-from driftscore.engines import Heard, failed, local, thread_count
-from driftscore.engines._ray_work import AHEAD, TRIES, Lost, connected, lanes, node, work
+from driftscore.audio import Recording, describe
+from driftscore.backbones import Backbone
+from driftscore.engines import local
+from driftscore.engines._ray_tasks import AHEAD, TRIES, Lost, connected, node, run_tasks, slots
+from driftscore.engines.protocol import (
+    Embedded,
+    EngineSettings,
+    ModelSpec,
+    failed,
+    thread_count,
+)
 from driftscore.errors import MismatchError, UsageError
 from driftscore.files import is_url
 from driftscore.vectors import Matrix
+from driftscore.version import __version__
 
 SHARD = 16
-"""Recordings in a shard: little is lost with a worker, and Ray's own cost is not felt."""
+"""Recordings per shard: little is lost with a worker, and Ray's overhead is negligible."""
 
-_HELD = 50_000  # windows that may wait for a slow recording before them: some 100 MB
+_BUFFERED = 50_000  # windows that may wait for a slow recording before them: about 100 MB
 
 
-def hear(
-    sources: Iterable[Source],
-    backbone: Backbone,
-    *,
-    spec: str = "",
-    cache: bool = False,
-    address: str | None = None,
-    threads: int | None = None,
-) -> Iterator[Heard]:
-    """Yield what each recording came to, in the order given; `threads` are cores a task."""
-    if not spec:
-        raise UsageError(
-            "The ray engine loads the model in every worker, so it must know how: give the "
-            "backbone as a name or a path, not as a loaded model"
+class RayEngine:
+    """A connection to a cluster, held from the first use until `close`."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        if settings.model is None:
+            raise UsageError(
+                "The ray engine loads the model in every worker, so it must know how: give the "
+                "backbone as a name or a path, not as a loaded model"
+            )
+        self.settings = settings
+        self.cores = 1 if settings.threads is None else thread_count(settings.threads)
+        self._connection = ExitStack()
+        self._lock = Lock()
+        self._connected = False
+
+    def embed(self, recordings: Iterable[Recording]) -> Iterator[Embedded]:
+        """Yield the result of each recording, in the order given."""
+        settings, cores, dim = self.settings, self.cores, self.settings.backbone.dim
+        task = partial(
+            _embed_shard,
+            model=settings.model,
+            expected=_identity(settings.backbone),
+            audio_cache=settings.audio_cache,
+            threads=cores,
         )
-    cores = 1 if threads is None else thread_count(threads)
-    ask = partial(_hear_shard, spec=spec, wanted=_identity(backbone), cache=cache, threads=cores)
-    held: dict[int, Heard] = {}  # heard before a recording that comes before it
-    due = 0
+        buffered: dict[int, Embedded] = {}  # results that wait for an earlier recording
+        due = 0
 
-    def full() -> bool:
-        return sum(1 + len(heard.rows) for heard in held.values()) > _HELD
+        def full() -> bool:
+            return sum(1 + len(result.rows) for result in buffered.values()) > _BUFFERED
 
-    with connected(address) as ray:
-        shards = _shards(sources, lambda: lanes(ray, cores))
-        for shard, answer in work(ask, shards, cores=cores, split=_apart, wait=full):
-            for parcel, heard in zip(shard, _unpacked(shard, answer, backbone.dim), strict=True):
-                held[parcel.place] = heard
-            while due in held:
-                due += 1
-                yield replace(held.pop(due - 1), followed=due in held)
+        self._connect()
+        with connected(settings.address) as ray:
+            shards = _shards(recordings, lambda: slots(ray, cores))
+            for shard, answer in run_tasks(task, shards, cores=cores, split=_split, wait=full):
+                for parcel, result in zip(shard, _unpacked(shard, answer, dim), strict=True):
+                    buffered[parcel.place] = result
+                while due in buffered:
+                    due += 1
+                    yield replace(buffered.pop(due - 1), followed=due in buffered)
+
+    def close(self) -> None:
+        """Disconnect from the cluster, if this engine connected to it."""
+        with self._lock:
+            self._connection.close()
+            self._connected = False
+
+    def _connect(self) -> None:
+        with self._lock:
+            if not self._connected:
+                self._connection.enter_context(connected(self.settings.address))
+                self._connected = True
+
+
+def open_engine(settings: EngineSettings) -> RayEngine:
+    """Return an engine that embeds on a Ray cluster; `threads` are the cores of one task."""
+    return RayEngine(settings)
 
 
 @dataclass(frozen=True, eq=False)
 class _Parcel:
-    """A recording on its way: its place in the order, its name here, and what is sent."""
+    """A recording to send: its place in the order, its name here, and what is sent."""
 
     place: int
     name: str
-    source: Source
+    recording: Recording
 
     @property
     def file(self) -> str | None:
         """The path that the worker opens, if the recording is a file."""
-        return self.source if isinstance(self.source, str) and not is_url(self.source) else None
+        path = self.recording
+        return path if isinstance(path, str) and not is_url(path) else None
 
 
 _Shard = tuple[_Parcel, ...]
 _Found = tuple[NDArray[np.float64], Matrix, str, str]
-"""What a worker sends back: spans, rows, error, and the node if it does not see the file."""
+"""What a worker returns: spans, rows, error, and its node if the file is missing there."""
 
 
 class _Copy(io.BytesIO):
-    """An open file's bytes under its name."""
+    """The bytes of an open file, under its name."""
 
     name = ""
 
 
-def _shards(sources: Iterable[Source], at_once: Callable[[], int]) -> Iterator[_Shard]:
-    """Yield shards that grow small towards the end, so that all cores end together."""
-    coming = enumerate(sources)
-    ahead: deque[tuple[int, Source]] = deque()
+def _shards(recordings: Iterable[Recording], at_once: Callable[[], int]) -> Iterator[_Shard]:
+    """Yield shards that become smaller towards the end, so that all cores finish together."""
+    coming = enumerate(recordings)
+    ahead: deque[tuple[int, Recording]] = deque()
     while True:
         enough = AHEAD * max(1, at_once())
         ahead.extend(islice(coming, max(0, SHARD * enough - len(ahead))))
@@ -106,83 +142,84 @@ def _shards(sources: Iterable[Source], at_once: Callable[[], int]) -> Iterator[_
         yield tuple(_parcel(*ahead.popleft()) for _ in range(size))
 
 
-def _parcel(place: int, source: Source) -> _Parcel:
-    name = describe(source)
-    if isinstance(source, (str, os.PathLike)):
+def _parcel(place: int, recording: Recording) -> _Parcel:
+    name = describe(recording)
+    if isinstance(recording, (str, os.PathLike)):
         return _Parcel(place, name, name if is_url(name) else str(Path(name).absolute()))
-    if hasattr(source, "read"):
-        copy = _Copy(source.read())
+    if hasattr(recording, "read"):
+        copy = _Copy(cast(BinaryIO, recording).read())
         copy.name = name
         return _Parcel(place, name, copy)
-    return _Parcel(place, name, source)
+    return _Parcel(place, name, recording)
 
 
-def _apart(shard: _Shard) -> Sequence[_Shard]:
+def _split(shard: _Shard) -> Sequence[_Shard]:
     return [(parcel,) for parcel in shard] if len(shard) > 1 else ()
 
 
-def _hear_shard(
-    shard: _Shard, *, spec: str, wanted: dict[str, str], cache: bool, threads: int
+def _embed_shard(
+    shard: _Shard, *, model: ModelSpec, expected: dict[str, str], audio_cache: bool, threads: int
 ) -> list[_Found]:
-    """Hear a shard in a worker."""
-    model = _model(spec)
-    _check_identity(model, wanted)
-    sources = [parcel.source for parcel in shard]
-    heard = local.hear(sources, model, cache=cache, threads=threads)
+    """Embed a shard in a worker process."""
+    engine = _worker_engine(model, audio_cache, threads)
+    _check_identity(engine.backbone, expected)
+    results = engine.embed([parcel.recording for parcel in shard])
     return [
-        (found.spans, found.rows, found.error, _blind(parcel) if found.error else "")
-        for parcel, found in zip(shard, heard, strict=True)
+        (result.spans, result.rows, result.error, _missing_at(parcel) if result.error else "")
+        for parcel, result in zip(shard, results, strict=True)
     ]
 
 
-def _unpacked(shard: _Shard, answer: "list[_Found] | Lost", dim: int) -> Iterator[Heard]:
-    """Yield what a shard's recordings came to, under the names that they have here."""
+def _unpacked(shard: _Shard, answer: "list[_Found] | Lost", dim: int) -> Iterator[Embedded]:
+    """Yield the results of a shard under the names that its recordings have here."""
     if isinstance(answer, Lost):
         for parcel in shard:
             error = (
-                f"{parcel.name} could not be heard: it lost its worker {TRIES} times, which "
+                f"{parcel.name} could not be embedded: it lost its worker {TRIES} times, which "
                 f"crashed, was killed or ran out of memory ({answer.reason})"
             )
             yield failed(parcel.name, error, dim=dim)
         return
-    for parcel, (spans, rows, error, blind) in zip(shard, answer, strict=True):
-        if blind and parcel.file and Path(parcel.file).exists():
+    for parcel, (spans, rows, error, missing_at) in zip(shard, answer, strict=True):
+        if missing_at and parcel.file and Path(parcel.file).exists():
             error = (
-                f"{parcel.name} is not there on the node {blind}; put it into a folder that "
+                f"{parcel.name} does not exist on the node {missing_at}; put it into a folder that "
                 "every node sees under the same name, or give a URL"
             )
-        elif parcel.file:  # the name as it would be said here
+        elif parcel.file:  # the name that it has here
             error = error.replace(parcel.file, str(Path(parcel.name)))
-        # Copies: what Ray gives is read-only, and keeps its place in the cluster's memory.
-        yield Heard(parcel.name, spans.copy(), rows.copy(), error)
+        # Copies: the arrays that Ray returns are read-only and occupy the cluster's memory.
+        yield Embedded(parcel.name, spans.copy(), rows.copy(), error)
 
 
-def _blind(parcel: _Parcel) -> str:
-    """Return this node's name if it does not see a recording's file."""
+def _missing_at(parcel: _Parcel) -> str:
+    """Return the name of this node if the file of a recording does not exist here."""
     return node() if parcel.file and not Path(parcel.file).exists() else ""
 
 
 @lru_cache(maxsize=2)
-def _model(spec: str) -> Backbone:
-    """Load a model as the process that asks did, once a worker."""
-    how = json.loads(spec)
-    return load_backbone(how["spec"], **how.get("options", {}))
+def _worker_engine(model: ModelSpec, audio_cache: bool, threads: int) -> local.LocalEngine:
+    """Return the engine of a worker process, which loads the model once."""
+    settings = EngineSettings(model.load(), model, audio_cache=audio_cache, threads=threads)
+    return local.open_engine(settings)
 
 
 def _identity(backbone: Backbone) -> dict[str, str]:
-    """Return all that must be the same on every node for the same rows."""
+    """Return everything that must be the same on every node for the same rows."""
     return {
         "driftscore": __version__,
         "fingerprint": backbone.fingerprint,
-        "runtime": cache_key(backbone),
+        "runtime": backbone.cache_key,
     }
 
 
-def _check_identity(model: Backbone, wanted: dict[str, str]) -> None:
+def _check_identity(model: Backbone, expected: dict[str, str]) -> None:
     own = _identity(model)
-    differing = [f"{key} {own[key]} for {wanted[key]}" for key in own if own[key] != wanted[key]]
+    differing = [
+        f"{key} {own[key]} for {expected[key]}" for key in own if own[key] != expected[key]
+    ]
     if differing:
         raise MismatchError(
-            f"the model {model.name} is not the one that was asked for ({', '.join(differing)}); "
+            f"The model {model.name} is not the one that was asked for ({', '.join(differing)}); "
             "install the same driftscore, extras and weights on every node"
         )

@@ -4,6 +4,8 @@ score = z . unit((I - V V^T) C_c), V the top right singular directions of the no
 phrases' embeddings (uncentred): the subspace family that the paper cites and does not run.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from driftscore.bank import ClassBank
@@ -18,11 +20,19 @@ SHORT = "Debias"
 NEEDS = Needs.TEXT
 
 
+PACK = "das52"
+
+
+def texts(labels: Sequence[str], *, phrases: str = PACK) -> list[str]:
+    """Return the noise phrases."""
+    return list(load_pack(phrases, kind="phrases").texts)
+
+
 def compile(
-    bank: ClassBank, *, text: TextEncoder, phrases: str = "das52", directions: int = 10
+    bank: ClassBank, *, text: TextEncoder, phrases: str = PACK, directions: int = 10
 ) -> Head:
     """Return the head whose prompts are orthogonal to the noise directions."""
-    rows = text(load_pack(phrases, kind="phrases").texts).astype(np.float64)
+    rows = text(texts(bank.labels, phrases=phrases)).astype(np.float64)
     most = min(len(rows), bank.dim - 1)
     if not 1 <= directions <= most:
         raise UsageError(

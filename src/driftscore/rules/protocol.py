@@ -6,13 +6,14 @@ A rule is a module (or any object) with
     NEEDS = Needs.NOISE               what it reads besides the clean prototypes
     VARIANTS = (Variant(...),)        other ways in which a comparison runs it, if there are any
     compile(bank, *, ...) -> Head     the rule itself
+    texts(labels, *, ...) -> list     the further texts that it encodes, if it needs TEXT
 
 or a plain callable `f(bank, *, ...) -> Head`. Keyword parameters called `text`, `noise`, `pool`
 and `background` are supplied by the caller; every other one is a setting with a default.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Flag, auto
 from typing import Protocol, cast, runtime_checkable
@@ -22,6 +23,7 @@ from driftscore.head import Head
 from driftscore.registry import summary
 
 Compile = Callable[..., Head]
+Texts = Callable[..., list[str]]
 
 
 class Needs(Flag):
@@ -87,6 +89,20 @@ class Rule:
     needs: Needs
     compile: Compile
     variants: tuple[Variant, ...] = ()
+    texts: Texts | None = None
+    """The further texts that the rule encodes, by its labels and settings."""
+
+    def further_texts(self, labels: Sequence[str], settings: Mapping[str, object]) -> list[str]:
+        """Return the texts that the rule encodes besides those of the bank."""
+        if Needs.TEXT not in self.needs:
+            return []
+        if self.texts is None:
+            raise UsageError(
+                f"The rule {self.name!r} encodes further texts but does not define "
+                "texts(labels, ...), which lists them"
+            )
+        known = inspect.signature(self.texts).parameters
+        return self.texts(labels, **{k: v for k, v in settings.items() if k in known})
 
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
@@ -126,6 +142,7 @@ def describe_rule(name: str, plugin: object) -> Rule:
         needs,
         function,
         tuple(getattr(plugin, "VARIANTS", ())),
+        getattr(plugin, "texts", None),
     )
 
 

@@ -4,6 +4,8 @@ score = z . C_c - tau * mean_k (e_k . C_c), e_k three sentences on the backgroun
 is the true scene ("street traffic"); the default, *generic*, is "background noise".
 """
 
+from collections.abc import Sequence
+
 from driftscore.bank import ClassBank
 from driftscore.head import Head
 from driftscore.prompts import fill, load_pack
@@ -22,14 +24,18 @@ VARIANTS = (
 )
 
 
+GENERIC = "background noise"
+
+
+def texts(labels: Sequence[str], *, background: str = GENERIC) -> list[str]:
+    """Return the sentences about the background."""
+    return [fill(t, p=background) for t in load_pack("background3").texts]
+
+
 def compile(
-    bank: ClassBank,
-    *,
-    text: TextEncoder,
-    background: str = "background noise",
-    tau: float = 0.5,
+    bank: ClassBank, *, text: TextEncoder, background: str = GENERIC, tau: float = 0.5
 ) -> Head:
     """Return the head that subtracts the named background's profile."""
-    sentences = [fill(t, p=background) for t in load_pack("background3").texts]
+    sentences = texts(bank.labels, background=background)
     profile = bank.prototypes @ text(sentences).mean(axis=0)
     return Head(bank.labels, bank.prototypes, -tau * profile)

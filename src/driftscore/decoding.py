@@ -1,0 +1,215 @@
+"""A file, a URL or an open file -> its sample rate and its mono samples, block by block.
+
+Samples are float32 in [-1, 1] (louder is allowed), one channel. Files are read in blocks, so memory
+does not grow with the length of a recording. libsndfile reads the common formats; ffmpeg, if it is
+installed, reads the others.
+"""
+
+import io
+import os
+import shutil
+import struct
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, TypeGuard, cast
+
+import numpy as np
+import soundfile
+from numpy.typing import NDArray
+
+from driftscore.errors import AudioError, DriftscoreError, UsageError
+from driftscore.files import is_url, local_path, open_url
+
+Samples = NDArray[np.float32]
+Blocks = tuple[int, Iterator[Samples]]
+"""A sample rate in Hz and mono blocks at that rate."""
+Encoded = str | os.PathLike[str] | bytes | BinaryIO
+"""A sound file: its path, its URL, its content, or an open file."""
+
+BLOCK_SECONDS = 5
+LOUDEST = 256.0
+"""Floats beyond this are samples that were not scaled to [-1, 1], such as 16-bit integers."""
+
+
+def mono(samples: NDArray[Any]) -> Samples:
+    """Mix to one float32 channel; refuse what is not sound."""
+    if samples.dtype.kind == "i":
+        samples = samples.astype(np.float32) / -float(np.iinfo(samples.dtype).min)
+    elif samples.dtype == np.uint8:
+        samples = (samples.astype(np.float32) - 128) / 128
+    elif samples.dtype.kind != "f":
+        raise UsageError(f"Samples must be numbers, got {samples.dtype}")
+    if samples.ndim == 2:
+        channels = int(np.argmin(samples.shape))
+        samples = samples.mean(axis=channels, dtype=np.float64)
+    if samples.ndim != 1:
+        raise UsageError(f"Samples must have one or two axes, got {samples.ndim}")
+    mixed = np.ascontiguousarray(samples, dtype=np.float32)
+    if not np.isfinite(mixed).all():
+        raise AudioError("The samples hold NaN or infinite values; export the recording again")
+    if mixed.size and (peak := float(np.abs(mixed).max())) > LOUDEST:
+        raise AudioError(
+            f"The samples reach {peak:g}, but floats must lie within [-1, 1]; divide them by the "
+            "full scale, or give integers with their own type"
+        )
+    return mixed
+
+
+@contextmanager
+def decoded(recording: Encoded) -> Iterator[Blocks]:
+    """Open a sound file and yield its own rate and its mono blocks."""
+    name = describe(recording)
+    with ExitStack() as opened:
+        source: Encoded = recording
+        if isinstance(source, bytes):
+            source = io.BytesIO(source)
+        elif is_url(source):
+            source = local_path(source) or opened.enter_context(_open_url(source))
+        if isinstance(source, (str, os.PathLike)):
+            yield opened.enter_context(_decoded_file(Path(source)))
+        else:
+            yield opened.enter_context(_decoded_handle(cast(BinaryIO, source), name))
+
+
+def is_encoded(recording: object) -> TypeGuard[Encoded]:
+    """Return whether a recording is a sound file, and not samples."""
+    if isinstance(recording, (str, os.PathLike, bytes)):
+        return True
+    return hasattr(recording, "read") and hasattr(recording, "seek")
+
+
+def describe(recording: object) -> str:
+    """Return the name of a recording for messages and rows: its path, or what it is."""
+    if isinstance(recording, (str, os.PathLike)):
+        return os.fspath(recording)
+    if isinstance(name := getattr(recording, "name", None), str):
+        return name
+    return f"<{type(recording).__name__.lower()}>"
+
+
+def _open_url(url: str) -> BinaryIO:
+    try:
+        return open_url(url)
+    except DriftscoreError:
+        raise
+    except FileNotFoundError as error:
+        raise AudioError(f"{url} cannot be opened: No such file") from error
+    except Exception as error:  # each store has errors of its own; one bad file is one bad row
+        raise AudioError(f"{url} cannot be opened: {error}") from error
+
+
+@contextmanager
+def _decoded_handle(handle: BinaryIO, name: str) -> Iterator[Blocks]:
+    try:
+        with soundfile.SoundFile(handle) as sound:
+            yield sound.samplerate, _blocks(sound, name)
+    except soundfile.LibsndfileError as error:
+        raise _unreadable(name, error) from error
+
+
+@contextmanager
+def _decoded_file(path: Path) -> Iterator[Blocks]:
+    """Open a file with libsndfile, or with ffmpeg if libsndfile does not know its format."""
+    if path.is_dir():
+        raise AudioError(f"{path} is a folder, not a recording")
+    try:
+        if path.stat().st_size == 0:
+            raise AudioError(f"{path} is empty: the file has no bytes")
+        with open(path, "rb"):
+            pass
+    except OSError as error:
+        raise AudioError(f"{path} cannot be opened: {error.strerror}") from error
+    try:
+        sound = soundfile.SoundFile(path)
+    except soundfile.LibsndfileError as error:
+        if shutil.which("ffmpeg") is None:
+            raise _unreadable(str(path), error) from error
+        with _ffmpeg(path) as result:
+            yield result
+        return
+    with sound:
+        try:
+            yield sound.samplerate, _blocks(sound, str(path))
+        except soundfile.LibsndfileError as error:
+            raise AudioError(f"{path} is damaged: {error.error_string}") from error
+
+
+def _unreadable(name: str, error: soundfile.LibsndfileError) -> AudioError:
+    if shutil.which("ffmpeg") is None:
+        return AudioError(
+            f"{name} is not a sound file that libsndfile can read "
+            f"({error.error_string.strip('.')}); if it is sound, install ffmpeg, or convert it "
+            "to wav or flac"
+        )
+    return AudioError(f"{name} is not a sound file that libsndfile or ffmpeg can read")
+
+
+def _blocks(sound: soundfile.SoundFile, name: str) -> Iterator[Samples]:
+    """Yield a file's mono blocks, and refuse one that ends before its header says."""
+    missing = _missing_bytes(sound.extra_info)
+    if missing:
+        raise AudioError(f"{name} is truncated: {missing} bytes of sound are missing at its end")
+    seen = 0
+    while True:
+        block = sound.read(sound.samplerate * BLOCK_SECONDS, dtype="float32", always_2d=True)
+        if not len(block):
+            break
+        seen += len(block)
+        yield _mono_block(block, name)
+    if seen < sound.frames < 2**62:  # an unknown length is reported as 2**63 - 1
+        raise AudioError(
+            f"{name} is truncated: {seen / sound.samplerate:.2f} s of "
+            f"{sound.frames / sound.samplerate:.2f} s could be read"
+        )
+
+
+def _mono_block(block: NDArray[Any], name: str) -> Samples:
+    try:
+        # Frames are rows here, whatever the shape: a short last block may be wider than long.
+        return mono(block.mean(axis=1, dtype=np.float64) if block.shape[1] > 1 else block[:, 0])
+    except AudioError as error:
+        raise AudioError(f"{name}: {error}") from error
+
+
+def _missing_bytes(log: str) -> int:
+    """Return how many bytes a wav lacks by libsndfile's log, 0 for a streamed header."""
+    for line in log.splitlines():
+        if line.strip().startswith("data") and "should be" in line:
+            stated, _, found = line.partition(":")[2].partition("(should be")
+            promised, present = int(stated), int(found.strip(" )"))
+            # Programs that stream a wav write 0 or a huge size and never return to correct it.
+            return max(0, promised - present) if promised < 0x7FFFF000 else 0
+    return 0
+
+
+@contextmanager
+def _ffmpeg(path: Path) -> Iterator[Blocks]:
+    """Decode through ffmpeg as a Sun AU stream: its header carries the rate and the channels."""
+    command = ["ffmpeg", "-nostdin", "-v", "error", "-i", str(path.resolve())]
+    command += ["-vn", "-map", "0:a:0", "-c:a", "pcm_f32be", "-f", "au", "pipe:1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        out = cast(BinaryIO, process.stdout)
+        head = out.read(24)
+        if len(head) < 24:
+            process.wait()
+            raise AudioError(f"{path} is not a sound file that libsndfile or ffmpeg can read")
+        _, offset, _, _, rate, channels = struct.unpack(">4s5I", head)
+        out.read(offset - 24)
+        try:
+            yield rate, _au_blocks(process, rate, channels, str(path))
+        finally:
+            process.kill()
+
+
+def _au_blocks(
+    process: subprocess.Popen[bytes], rate: int, channels: int, name: str
+) -> Iterator[Samples]:
+    out = cast(BinaryIO, process.stdout)
+    frame = 4 * channels
+    while raw := out.read(rate * BLOCK_SECONDS * frame):
+        block = np.frombuffer(raw[: len(raw) // frame * frame], ">f4").reshape(-1, channels)
+        yield _mono_block(block.astype(np.float32), name)
+    if process.wait() != 0:
+        raise AudioError(f"{name} is damaged: ffmpeg stopped before its end")

@@ -1,0 +1,136 @@
+"""Embedder: recordings in, window embeddings out; the one way from audio to embeddings.
+
+    with Embedder("mini", audio_cache=True) as embedder:
+        for embedded in embedder.embed(["a.wav", "b.flac"]):
+            embedded.rows      # one unit row per window
+
+It holds a model and an engine. The model is loaded when it is first needed, once, however many
+threads ask for it; the engine's threads live until `close`. Several threads may call `embed` at the
+same time. Classifier, the command, the lab and the service all embed through it.
+"""
+
+from collections.abc import Iterable, Iterator
+from os import PathLike, fspath
+from threading import RLock
+
+from driftscore.audio import Recording
+from driftscore.backbones import (
+    DEFAULT_BACKBONE,
+    DEFAULT_RUNTIME,
+    Backbone,
+    check_backbone,
+    load_backbone,
+)
+from driftscore.engines import (
+    DEFAULT_ENGINE,
+    Embedded,
+    Engine,
+    EngineSettings,
+    ModelSpec,
+    find_engine,
+)
+from driftscore.engines.protocol import thread_count
+from driftscore.errors import UsageError
+
+__all__ = ["Embedded", "Embedder"]
+
+
+class Embedder:
+    """A model and the engine that runs it.
+
+    Parameters
+    ----------
+        backbone: the name or path of a model (see `load_backbone`), or a loaded one.
+        runtime: what a CLAP runs in: "auto", "torch", "onnx" or "openvino".
+        engine: where recordings are embedded: "local", "ray" or the name of another engine.
+        address: the cluster, for an engine that has one.
+        audio_cache: keep embeddings on disk, by the content of the recordings.
+        threads: windows in work at the same time; None for the number of cores.
+
+    Only `backbone` and `runtime` can change a number.
+
+    """
+
+    def __init__(
+        self,
+        backbone: str | PathLike[str] | Backbone = DEFAULT_BACKBONE,
+        *,
+        runtime: str | None = None,
+        engine: str = DEFAULT_ENGINE,
+        address: str | None = None,
+        audio_cache: bool = False,
+        threads: int | None = None,
+    ) -> None:
+        find_engine(engine)
+        thread_count(threads)
+        self.runtime = None if runtime == DEFAULT_RUNTIME else runtime
+        self.engine = engine
+        self.address = address
+        self.audio_cache = audio_cache
+        self.threads = threads
+        self._model: ModelSpec | None = None
+        self._backbone: Backbone | None = None
+        if isinstance(backbone, (str, PathLike)):
+            self._model = ModelSpec(fspath(backbone), self.runtime)
+        else:
+            self._backbone = check_backbone(backbone)
+            if self.runtime is not None:
+                raise UsageError("A runtime is chosen when a model is loaded; this one is loaded")
+        self._running: Engine | None = None
+        self._lock = RLock()
+
+    @property
+    def backbone(self) -> Backbone:
+        """The model, loaded when it is first asked for."""
+        with self._lock:
+            if self._backbone is None:
+                assert self._model is not None  # noqa: S101 (one of the two is always set)
+                self._backbone = load_backbone(self._model.spec, runtime=self._model.runtime)
+            return self._backbone
+
+    def embed(self, recordings: Iterable[Recording]) -> Iterator[Embedded]:
+        """Yield the window embeddings of each recording, or its error, in the order given."""
+        return self.start()._running_engine().embed(recordings)
+
+    def start(self) -> "Embedder":
+        """Load the model and start the engine, unless that is done already."""
+        with self._lock:
+            if self._running is None:
+                settings = EngineSettings(
+                    self.backbone, self._model, self.audio_cache, self.address, self.threads
+                )
+                self._running = find_engine(self.engine).open_engine(settings)
+        return self
+
+    def close(self) -> None:
+        """Stop the engine; the model stays loaded, and `embed` starts the engine again."""
+        with self._lock:
+            running, self._running = self._running, None
+        if running is not None:
+            running.close()
+
+    def __enter__(self) -> "Embedder":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave out the engine, the lock, and a model that can be loaded again."""
+        state = {**self.__dict__, "_running": None, "_lock": None}
+        if self._model is not None:
+            state["_backbone"] = None
+        return state
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self._lock = RLock()
+
+    def __repr__(self) -> str:
+        model = self._model.spec if self._model else self.backbone.name
+        return f"Embedder({model!r}, engine={self.engine!r})"
+
+    def _running_engine(self) -> Engine:
+        with self._lock:
+            assert self._running is not None  # noqa: S101 (called after `start` only)
+            return self._running
