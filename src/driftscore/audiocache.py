@@ -209,7 +209,7 @@ def _digest(source: object) -> bytes:
     """Return the sha256 of the content of a file or URL; nothing if it cannot be read."""
     try:
         with open_url(source) if is_url(source) else open(cast(str, source), "rb") as handle:
-            return hashlib.file_digest(handle, "sha256").digest()
+            return hashlib.file_digest(cast(Any, handle), "sha256").digest()
     except Exception:  # as above
         return b""
 

@@ -70,7 +70,7 @@ def decoded(recording: Encoded) -> Iterator[Blocks]:
         if isinstance(source, (str, os.PathLike)):
             yield opened.enter_context(_decoded_file(Path(source)))
         else:
-            yield opened.enter_context(_decoded_handle(cast(BinaryIO, source), name))
+            yield opened.enter_context(_decoded_handle(source, name))
 
 
 def is_encoded(recording: object) -> TypeGuard[Encoded]:

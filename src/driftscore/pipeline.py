@@ -95,5 +95,9 @@ def pipeline(
     for name in settings:
         if name not in allowed:
             raise UsageError(f"pipeline: {unknown('setting', name, allowed)}")
-    backbone = load_backbone(model, runtime=settings.pop("runtime", None)) if isinstance(model, (str, PathLike)) else model
+    backbone = (
+        load_backbone(model, runtime=settings.pop("runtime", None))
+        if isinstance(model, (str, PathLike))
+        else model
+    )
     return ZeroShotPipeline(backbone, rule=rule, **settings)

@@ -1,4 +1,4 @@
-"""A progress bar on stderr for long work, and nothing at all where nobody watches."""
+"""A progress bar on stderr for long work, and nothing if stderr is not a terminal."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -8,9 +8,9 @@ Advance = Callable[[int], None]
 
 
 @contextmanager
-def progress_bar(what: str, total: int, *, show: bool | None = None) -> Iterator[Advance]:
+def progress_bar(what: str, total: int | None, *, show: bool | None = None) -> Iterator[Advance]:
     """Yield a function that moves the bar on; `show=None` means only on a terminal."""
-    if total <= 0 or not (sys.stderr.isatty() if show is None else show):
+    if total == 0 or not (sys.stderr.isatty() if show is None else show):
         yield lambda count: None
         return
     from rich.console import Console

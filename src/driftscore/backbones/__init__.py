@@ -73,7 +73,7 @@ def check_backbone(model: object) -> Backbone:
     )
 
 
-_MEMBERS = sorted(name for name in vars(Backbone) if name[0] != "_")
+_MEMBERS = sorted(name for name in {*vars(Backbone), *Backbone.__annotations__} if name[0] != "_")
 
 
 def backbone_names() -> tuple[str, ...]:

@@ -21,11 +21,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from driftscore.backbones.protocol import Backbone
-from driftscore.audio import Audio, Samples
+from driftscore.audio import Samples
 from driftscore.backbones import _clap_export
 from driftscore.backbones._clap_mel import ClapMel
 from driftscore.backbones._onnx import in_threads
+from driftscore.backbones.protocol import Backbone
 from driftscore.errors import UsageError, unknown
 from driftscore.vectors import Matrix, Vector, unit
 
@@ -72,35 +72,23 @@ class Clap(Backbone):
         why: str = "",
     ) -> None:
         self.towers = towers
+        self.parallel = towers.at_once
         self.described = described
         self.name = described.name
         self.fingerprint = described.fingerprint
         self.dim = described.dim
-        self.scale = described.logit_scale
+        self.logit_scale = described.logit_scale
         self.mel = ClapMel(**described.mel)
         self.rate = self.mel.rate
         self.seconds = self.mel.length / self.mel.rate
         self.tokenizer = tokenizer
-        self.why = why
+        self.runtime = why
         """Which runtime was chosen, and why: for people who ask."""
-
-    @property
-    def logit_scale(self) -> float:
-        return self.scale
-
-    @property
-    def runtime(self) -> str:
-        return self.why
 
     @property
     def cache_key(self) -> str:
         """Fingerprint and runtime: what the last bits of an embedding depend on."""
         return f"{self.fingerprint}+{self.towers.runtime}"
-
-    @property
-    def parallel(self) -> int:
-        """How many windows may be encoded at once."""
-        return self.towers.at_once
 
     def embed_window(self, samples: Samples) -> Vector:
         """Return the unit embedding of one window at the model's rate."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from driftscore.audio import Samples
 from driftscore.backbones.protocol import Backbone
-from driftscore.audio import Audio, Samples
 from driftscore.vectors import Matrix, Vector, unit
 
 _BANDS = 32

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from driftscore.backbones.protocol import Backbone
-from driftscore.audio import Audio, Samples
+from driftscore.audio import Samples
 from driftscore.backbones import mini_frontend
 from driftscore.backbones._onnx import LazySession, in_threads
+from driftscore.backbones.protocol import Backbone
 from driftscore.errors import FormatError, UsageError
 from driftscore.vectors import Matrix, Vector
 

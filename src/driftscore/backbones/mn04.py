@@ -20,8 +20,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from driftscore.backbones.protocol import Backbone
-from driftscore.audio import Audio, Samples
+from driftscore.audio import Samples
 from driftscore.backbones import tagspace
 from driftscore.backbones._log_mel import FrontEnd, Spectrogram
 from driftscore.backbones._log_mel import log_mel as _log_mel
@@ -29,6 +28,7 @@ from driftscore.backbones._mn04_graph import build_onnx
 from driftscore.backbones._onnx import session
 from driftscore.backbones._torch_zip import read_tensors
 from driftscore.backbones.minilm import SentenceEncoder, load_encoder
+from driftscore.backbones.protocol import Backbone
 from driftscore.backbones.tagspace import TagSpace, load_space
 from driftscore.errors import FormatError, UsageError
 from driftscore.files import cache_home, replacing, sha256

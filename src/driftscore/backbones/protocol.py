@@ -22,25 +22,27 @@ LOGIT_SCALE = 20.0
 class Backbone(Protocol):
     """A model that maps sound and text into one space."""
 
-    @property
-    def name(self) -> str:
-        """What people call the model."""
+    name: str
+    """What people call the model."""
+    fingerprint: str
+    """Changes whenever an embedding may change: weights, front end, text side."""
+    dim: int
+    """Length of an embedding."""
+    rate: int
+    """Sample rate of the model's input, in Hz."""
+    seconds: float
+    """Length of the model's window."""
 
-    @property
-    def fingerprint(self) -> str:
-        """Changes whenever an embedding may change: weights, front end, text side."""
-
-    @property
-    def dim(self) -> int:
-        """Length of an embedding."""
-
-    @property
-    def rate(self) -> int:
-        """Sample rate of the model's input, in Hz."""
-
-    @property
-    def seconds(self) -> float:
-        """Length of the model's window."""
+    caches_text: bool = True
+    """Whether encoded texts are worth keeping in the text cache."""
+    runtime: str = ""
+    """What the model runs in, and why, in words; empty if there is nothing to say."""
+    logit_scale: float = LOGIT_SCALE
+    """Scale of the softmax over scores."""
+    parallel: int = 1
+    """How many windows may be encoded at the same time, from several threads: as many as there are
+    cores if a window is encoded on one thread (ONNX), one if the library uses several threads for
+    one window (torch)."""
 
     def encode(self, features: Features) -> Vector:
         """Return the unit embedding of the features of one window."""
@@ -79,27 +81,3 @@ class Backbone(Protocol):
         no number may depend on which of them happened to fill a cache.
         """
         return self.fingerprint
-
-    @property
-    def caches_text(self) -> bool:
-        """Whether encoded texts are worth keeping in the text cache."""
-        return True
-
-    @property
-    def runtime(self) -> str:
-        """What the model runs in, and why, in words; empty if there is nothing to say."""
-        return ""
-
-    @property
-    def logit_scale(self) -> float:
-        """Scale of the softmax over scores."""
-        return LOGIT_SCALE
-
-    @property
-    def parallel(self) -> int:
-        """How many windows may be encoded at the same time, from several threads.
-
-        As many as there are cores where one window is encoded on one thread (ONNX); one where the
-        library uses several threads for one window (torch).
-        """
-        return 1

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from driftscore.backbones.protocol import Backbone
 from driftscore.audio import Audio
+from driftscore.backbones.protocol import Backbone
 from driftscore.embeddings import EmbeddingFile
 from driftscore.errors import UsageError
 from driftscore.vectors import Matrix

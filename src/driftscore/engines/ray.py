@@ -54,6 +54,7 @@ class RayEngine:
                 "backbone as a name or a path, not as a loaded model"
             )
         self.settings = settings
+        self.model: ModelSpec = settings.model
         self.cores = 1 if settings.threads is None else thread_count(settings.threads)
         self._connection = ExitStack()
         self._lock = Lock()
@@ -64,7 +65,7 @@ class RayEngine:
         settings, cores, dim = self.settings, self.cores, self.settings.backbone.dim
         task = partial(
             _embed_shard,
-            model=settings.model,
+            model=self.model,
             expected=_identity(settings.backbone),
             audio_cache=settings.audio_cache,
             threads=cores,
