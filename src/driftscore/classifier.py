@@ -29,7 +29,6 @@ from driftscore.result import Result, results
 from driftscore.rules import DEFAULT_RULE, Compile, RuleModule, compile_head, find_rule
 from driftscore.rules import check_settings as check_rule_settings
 from driftscore.settings import DEFAULT_PRESET, Preset, PromptSettings, load_preset
-from driftscore.textcache import TextCache
 from driftscore.vectors import Matrix, Scores
 
 if TYPE_CHECKING:
@@ -46,6 +45,7 @@ _MOVED = {
     "address": "backbone=Embedder(..., address=...)",
     "threads": "backbone=Embedder(..., threads=...)",
     "audio_cache": "backbone=Embedder(..., audio_cache=...)",
+    "cache": "backbone=Embedder(..., text_cache=...)",
     "noise": "settings={'noise': ...}",
     "pool": "settings={'pool': ...}",
     **{
@@ -80,7 +80,6 @@ class Classifier:
         preset: the settings of a paper, by name, or the path of a preset file.
         threshold: `predict_labels` and `timeline` report every label with at least this score.
         head: a compiled head, in place of labels and rule.
-        cache: keep the embeddings of texts on disk.
         progress: show a progress bar; None means only on a terminal.
 
     """
@@ -96,7 +95,6 @@ class Classifier:
         preset: str | PathLike[str] | Preset = DEFAULT_PRESET,
         threshold: float | None = None,
         head: Head | str | PathLike[str] | None = None,
-        cache: bool = True,
         progress: bool | None = None,
         **deprecated: object,
     ) -> None:
@@ -108,7 +106,6 @@ class Classifier:
         self.preset = preset
         self.threshold = threshold
         self.head = head
-        self.cache = cache
         self.progress = progress
 
     def fit(self, X: object = None, y: object = None) -> "Classifier":
@@ -280,7 +277,7 @@ class Classifier:
             name: self._embeddings(value) if name in _EMBEDDING_SETTINGS else value
             for name, value in (self.settings or {}).items()
         }
-        cache = TextCache() if self.cache else None
+        cache = self.embedder_.text_cache
         bank = build_bank(
             check_labels(() if self.labels is None else self.labels),
             backbone,

@@ -31,6 +31,7 @@ from driftscore.engines import (
 )
 from driftscore.engines.protocol import thread_count
 from driftscore.errors import UsageError
+from driftscore.textcache import TextCache
 
 __all__ = ["Embedded", "Embedder"]
 
@@ -46,6 +47,7 @@ class Embedder:
         address: the cluster, for an engine that has one.
         audio_cache: keep embeddings on disk, by the content of the recordings.
         threads: windows in work at the same time; None for the number of cores.
+        text_cache: keep the embeddings of texts on disk.
 
     Only `backbone` and `runtime` can change a number.
 
@@ -60,6 +62,7 @@ class Embedder:
         address: str | None = None,
         audio_cache: bool = False,
         threads: int | None = None,
+        text_cache: bool = True,
     ) -> None:
         find_engine(engine)
         thread_count(threads)
@@ -68,6 +71,7 @@ class Embedder:
         self.address = address
         self.audio_cache = audio_cache
         self.threads = threads
+        self.text_cache = TextCache() if text_cache else None
         self._model: ModelSpec | None = None
         self._backbone: Backbone | None = None
         if isinstance(backbone, (str, PathLike)):
