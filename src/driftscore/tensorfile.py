@@ -32,9 +32,9 @@ def write_tensors(
 
 
 def read_tensors(
-    path: str | PathLike[str], *, kind: str, needs: Sequence[str]
+    path: str | PathLike[str], *, kind: str, needs: Sequence[str], may: Sequence[str] = ()
 ) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Read the arrays in `needs` and the description of a file of this kind."""
+    """Read the arrays in `needs`, those in `may` that exist, and the description of a file."""
     from safetensors import SafetensorError, safe_open
 
     if not Path(path).is_file():
@@ -45,6 +45,7 @@ def read_tensors(
             if about.get("kind") != kind:
                 found = about.get("kind", "not made by driftscore")
                 raise FormatError(f"{Path(path)} is not a driftscore {kind} (it is: {found})")
-            return {name: file.get_tensor(name) for name in needs}, about
+            present = [name for name in may if name in file.keys()]  # noqa: SIM118
+            return {name: file.get_tensor(name) for name in (*needs, *present)}, about
     except (SafetensorError, OSError, KeyError, json.JSONDecodeError) as error:
         raise FormatError(f"{Path(path)} is not a whole {kind} file: {error}") from error

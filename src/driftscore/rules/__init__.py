@@ -16,6 +16,7 @@ import numpy as np
 from driftscore import registry
 from driftscore.backbones import Backbone, check_model
 from driftscore.bank import ClassBank
+from driftscore.calibration import Calibration, standardise
 from driftscore.errors import MismatchError, UsageError, unknown
 from driftscore.head import Head
 from driftscore.rules.protocol import Compile, Needs, Rule, RuleModule, Variant, describe_rule
@@ -26,8 +27,8 @@ from driftscore.vectors import Matrix, matrix
 if TYPE_CHECKING:
     from os import PathLike
 
-__all__ = ["Compile", "Needs", "Rule", "RuleModule", "Variant", "compile_head", "find_rule",
-           "rule_names"]  # fmt: skip
+__all__ = ["Compile", "Needs", "Rule", "RuleModule", "Variant", "choose_rule", "compile_head",
+           "find_rule", "rule_names"]  # fmt: skip
 
 KIND = registry.Kind("rule", __name__, "compile")
 DEFAULT_RULE = "das"
@@ -62,11 +63,14 @@ def compile_head(
     backbone: Backbone | None = None,
     preset: "str | PathLike[str] | Preset" = DEFAULT_PRESET,
     cache: TextCache | None = None,
+    calibration: Calibration | None = None,
+    standardised: bool = False,
     **settings: object,
 ) -> Head:
     """Compile a bank to a head by a rule; settings that are not given are the preset's.
 
-    `backbone` is needed only by rules that encode further text, and must be the bank's own.
+    `backbone` is needed only by rules that encode further text, and must be the bank's own. A
+    `calibration` is needed by the rules that use it, and to standardise the scores.
     """
     found, chosen = find_rule(rule), load_preset(preset)
     if found.needs.noisy_prompts and not bank.has_drifts:
@@ -75,12 +79,19 @@ def compile_head(
             "build it with drifts=True"
         )
     check_settings(found, settings)
-    arguments = _arguments(found, bank, chosen.rule_settings(found.name) | settings)
-    text = {"text": _encoder(bank, found, backbone, cache)} if "text" in found.parameters else {}
-    head = found.compile(bank, **arguments, **text)
+    _check_calibration(found, bank, calibration, standardised)
+    calibrated = dict(calibration.settings.get(found.name, {})) if calibration else {}
+    arguments = _arguments(found, bank, calibrated | chosen.rule_settings(found.name) | settings)
+    supplied: dict[str, object] = {}
+    if "text" in found.parameters:
+        supplied["text"] = _encoder(bank, found, backbone, cache)
+    if "calibration" in found.parameters:
+        supplied["calibration"] = calibration
+    head = found.compile(bank, **arguments, **supplied)
     if not isinstance(head, Head):
         raise UsageError(f"The rule {found.name!r} must return a Head, got {type(head).__name__}")
-    return replace(head, made_by=_record(found, chosen, bank, arguments))
+    head = replace(head, made_by=_record(found, chosen, bank, arguments, calibration))
+    return standardise(head, calibration) if standardised and calibration else head
 
 
 def check_settings(rule: Rule, names: Iterable[str]) -> None:
@@ -104,8 +115,40 @@ def _arguments(rule: Rule, bank: ClassBank, settings: Mapping[str, object]) -> d
     return arguments
 
 
+def _check_calibration(
+    rule: Rule, bank: ClassBank, calibration: Calibration | None, standardised: bool
+) -> None:
+    if calibration is not None:
+        if (maker := bank.made_by.get("fingerprint")) != calibration.made_by.get("fingerprint"):
+            raise MismatchError(
+                f"The calibration was made with {calibration.made_by.get('backbone')}, the bank "
+                f"with another model ({str(maker)[:24]}); make a calibration for this model with "
+                "`driftscore calibrate`"
+            )
+    elif Needs.CALIBRATION in rule.needs or standardised:
+        what = f"The rule {rule.name!r}" if Needs.CALIBRATION in rule.needs else "Standardising"
+        raise UsageError(
+            f"{what} needs a calibration, and {bank.made_by.get('backbone')} comes with none; "
+            "make one with `driftscore calibrate`"
+        )
+
+
+def choose_rule(calibration: Calibration | None) -> tuple[str, str]:
+    """Return the rule that works best on a backbone, and why in words."""
+    if calibration is None:
+        return "das", "no calibration exists for this model, so DAS as in the paper"
+    if not calibration.default_rule:
+        return "cosine", "the calibration recommends no rule"
+    why = str(calibration.made_by.get("default_why", "chosen when the calibration was made"))
+    return calibration.default_rule, why
+
+
 def _record(
-    rule: Rule, preset: Preset, bank: ClassBank, arguments: Mapping[str, object]
+    rule: Rule,
+    preset: Preset,
+    bank: ClassBank,
+    arguments: Mapping[str, object],
+    calibration: Calibration | None,
 ) -> dict[str, object]:
     """Return everything that made a head: the rule, its settings and the bank's own record."""
     settings = {
@@ -119,6 +162,7 @@ def _record(
         "backbone": bank.made_by.get("backbone"),
         "fingerprint": bank.made_by.get("fingerprint"),
         "bank": dict(bank.made_by),
+        **({"calibration": calibration.digest} if calibration is not None else {}),
     }
 
 
@@ -142,10 +186,13 @@ def _checked(bank: ClassBank, rule: Rule, parameter: inspect.Parameter, value: o
                 "they come from different models"
             )
         return rows
-    if parameter.annotation in (float, int):
+    if parameter.annotation in (float, int, float | str):
+        kind = int if parameter.annotation is int else float
         try:
-            number: float = parameter.annotation(value)
+            number: float = kind(value)  # type: ignore[arg-type]
         except (TypeError, ValueError, OverflowError):
+            if parameter.annotation == float | str and isinstance(value, str):
+                return value
             raise UsageError(f"{where} must be a number, got {value!r}") from None
         if not math.isfinite(number) or isinstance(value, bool):
             raise UsageError(f"{where} must be a finite number, got {value!r}")

@@ -8,13 +8,16 @@ A rule is a module (or any object) with
     compile(bank, *, ...) -> Head     the rule itself
     texts(labels, *, ...) -> list     the further texts that it encodes, if it needs TEXT
 
-or a plain callable `f(bank, *, ...) -> Head`. Keyword parameters called `text`, `noise`, `pool`
-and `background` are supplied by the caller; every other one is a setting with a default.
+    CHOICES = {"amount": (0.1, 1.0)}  values of settings among which `calibrate` chooses, if any
+
+or a plain callable `f(bank, *, ...) -> Head`. Keyword parameters called `text`, `noise`, `pool`,
+`background` and `calibration` are supplied by the caller; every other one is a setting with a
+default.
 """
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Flag, auto
 from typing import Protocol, cast, runtime_checkable
 
@@ -42,6 +45,8 @@ class Needs(Flag):
     """The keyword `pool`: embeddings of unlabelled clips."""
     BACKGROUND = auto()
     """The keyword `background`: the embedding of the background mixed into one clip."""
+    CALIBRATION = auto()
+    """The keyword `calibration`: how noise moves the embeddings of this backbone."""
 
     @property
     def noisy_prompts(self) -> bool:
@@ -54,8 +59,9 @@ SUPPLIED = {
     "noise": Needs.NOISE,
     "pool": Needs.POOL,
     "background": Needs.BACKGROUND,
+    "calibration": Needs.CALIBRATION,
 }
-"""Keyword parameters that the caller supplies; of these all but `text` are embeddings."""
+"""Keyword parameters that the caller supplies; noise, pool and background are embeddings."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,10 @@ class Rule:
     variants: tuple[Variant, ...] = ()
     texts: Texts | None = None
     """The further texts that the rule encodes, by its labels and settings."""
+    choices: Mapping[str, Sequence[object]] = field(default_factory=dict)
+    """Values of settings among which `calibrate` chooses."""
+    standardised: bool = True
+    """Whether its scores are standardised where a calibration exists and nothing else is said."""
 
     def further_texts(self, labels: Sequence[str], settings: Mapping[str, object]) -> list[str]:
         """Return the texts that the rule encodes besides those of the bank."""
@@ -112,7 +122,8 @@ class Rule:
     @property
     def settings(self) -> Mapping[str, inspect.Parameter]:
         """The keyword parameters that a user may set, `noise` and `pool` among them."""
-        return {name: p for name, p in self.parameters.items() if name != "text"}
+        supplied = ("text", "calibration")
+        return {name: p for name, p in self.parameters.items() if name not in supplied}
 
     def variant(self, name: str) -> Variant:
         """Return the variant of this name."""
@@ -143,6 +154,8 @@ def describe_rule(name: str, plugin: object) -> Rule:
         function,
         tuple(getattr(plugin, "VARIANTS", ())),
         getattr(plugin, "texts", None),
+        getattr(plugin, "CHOICES", {}),
+        getattr(plugin, "STANDARDISED", True),
     )
 
 
