@@ -1,65 +1,130 @@
-"""A pipeline shaped like transformers' zero-shot one: one import changes, the code goes on.
+"""A pipeline with the interface of transformers' zero-shot one: only the import changes.
 
-    from driftscore import pipeline                          # was: from transformers
-    ask = pipeline("zero-shot-audio-classification", model="laion/clap-htsat-unfused")
-    ask("night.wav", candidate_labels=["dog bark", "siren"]) # [{"score": .., "label": ..}, ..]
+    from driftscore import pipeline                                 # was: from transformers
+    classify = pipeline("zero-shot-audio-classification", model="laion/clap-htsat-unfused")
+    classify("night.wav", candidate_labels=["dog bark", "siren"])   # [{"score": .., "label": ..}]
 
-Scores are a softmax over the labels of `logit_scale` times the rule's scores, as there.
-Text is encoded once for a label set, not once a clip, and long clips are not cropped.
+Scores are a softmax over the labels of the model's `logit_scale` times the rule's scores, as in
+transformers. Texts are encoded once per set of labels, not once per clip, and long clips are not
+cropped.
 """
 
+import copy
+import inspect
+import warnings
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
-from typing import Any
+from typing import TypedDict, TypeVar, overload
 
 import numpy as np
 
-from driftscore.audio import Audio, Recording
-from driftscore.backbones import Backbone, load_backbone
+from driftscore.audio import Audio, Numbers, Recording
+from driftscore.backbones import DEFAULT_BACKBONE, Backbone
 from driftscore.classifier import Classifier
+from driftscore.embedder import Embedder
 from driftscore.errors import UsageError, unknown
 from driftscore.prompts import split_labels
-from driftscore.settings import PromptSettings
+from driftscore.rules import DEFAULT_RULE, Compile, RuleModule
+from driftscore.settings import DEFAULT_PRESET, Preset, PromptSettings, load_preset
 from driftscore.vectors import Scores
 
 TASK = "zero-shot-audio-classification"
-_LOGIT_SCALE = 20.0  # for models that were not trained with one
-_KEPT = 8  # label sets whose heads are kept
+IGNORED = ("batch_size", "device", "device_map", "dtype", "framework", "num_workers", "token",
+           "torch_dtype", "trust_remote_code", "use_auth_token", "use_fast")  # fmt: skip
+"""Arguments of transformers' pipeline that are accepted and ignored: none changes a result."""
+_KEPT = 8  # sets of labels whose heads are kept
 
-Answer = list[dict[str, Any]]
+
+class LabelScore(TypedDict):
+    """One label with its share of the softmax."""
+
+    score: float
+    label: str
+
+
+Answer = list[LabelScore]
+"""The labels of one recording, best first."""
+Clip = Recording | Numbers
+"""A recording, or an array of samples that has the model's own rate, as in transformers."""
+OneClip = TypeVar("OneClip", bound=Clip)
+Labels = Iterable[str] | str
 
 
 class ZeroShotPipeline:
-    """Call it with recordings and candidate labels."""
+    """A callable that takes recordings and candidate labels.
 
-    def __init__(self, backbone: Backbone, **settings: Any) -> None:
-        self.backbone = backbone
-        self.settings = settings
-        self._fitted: OrderedDict[tuple[Any, ...], Classifier] = OrderedDict()
+    `classifier` holds the model, the rule and its settings; each call gives it other labels. The
+    other parameters are the defaults of a call.
+    """
+
+    def __init__(
+        self,
+        classifier: Classifier,
+        *,
+        candidate_labels: Labels | None = None,
+        hypothesis_template: str | None = None,
+        top_k: int | None = None,
+    ) -> None:
+        given = classifier.backbone
+        self.embedder = given if isinstance(given, Embedder) else Embedder(given)
+        self.candidate_labels = candidate_labels
+        self.hypothesis_template = hypothesis_template
+        self.top_k = _check_top_k(top_k)
+        self._classifier = copy.copy(classifier).set_params(backbone=self.embedder)
+        self._fitted: OrderedDict[tuple[tuple[str, ...], str | None], Classifier] = OrderedDict()
+
+    @property
+    def backbone(self) -> Backbone:
+        """The loaded model."""
+        return self.embedder.backbone
+
+    @overload
+    def __call__(
+        self,
+        audios: list[OneClip],
+        candidate_labels: Labels | None = None,
+        *,
+        hypothesis_template: str | None = None,
+        top_k: int | None = None,
+        **ignored: object,
+    ) -> list[Answer]: ...
+
+    @overload
+    def __call__(
+        self,
+        audios: Clip,
+        candidate_labels: Labels | None = None,
+        *,
+        hypothesis_template: str | None = None,
+        top_k: int | None = None,
+        **ignored: object,
+    ) -> Answer: ...
 
     def __call__(
         self,
-        audios: Recording | Sequence[Recording],
-        candidate_labels: Sequence[str] | str,
+        audios: Clip | list[OneClip],
+        candidate_labels: Labels | None = None,
         *,
         hypothesis_template: str | None = None,
+        top_k: int | None = None,
+        **ignored: object,
     ) -> Answer | list[Answer]:
-        """Return each label with its share of the softmax, best first, for one clip or many.
+        """Return the labels of one recording, or of each one in a list, best first.
 
-        An array without a rate is taken at the model's own, as transformers takes it.
+        `top_k` limits the answer to the best labels; their shares are still those among all.
         """
-        labels = (
-            split_labels(candidate_labels)
-            if isinstance(candidate_labels, str)
-            else tuple(candidate_labels)
-        )
-        ears = self._classifier(labels, hypothesis_template)
+        _note_ignored(self.__call__, ignored)
+        labels = self.candidate_labels if candidate_labels is None else candidate_labels
+        template = hypothesis_template or self.hypothesis_template
+        classifier = self._for_labels(_label_names(labels), template)
+        best = self.top_k if top_k is None else _check_top_k(top_k)
         clips = [
             Audio(audio, self.backbone.rate) if isinstance(audio, np.ndarray) else audio
             for audio in (audios if isinstance(audios, list) else [audios])
         ]
-        answers = [self._answer(ears.head_.labels, scores) for scores in ears.scores(clips)]
+        names = classifier.head_.labels
+        answers = [self._answer(names, row)[:best] for row in classifier.scores(clips)]
         return answers if isinstance(audios, list) else answers[0]
 
     def _answer(self, labels: Sequence[str], scores: Scores) -> Answer:
@@ -69,13 +134,15 @@ class ZeroShotPipeline:
         order = np.argsort(-scores, kind="stable")
         return [{"score": float(shares[c]), "label": labels[c]} for c in order]
 
-    def _classifier(self, labels: tuple[str, ...], template: str | None) -> Classifier:
+    def _for_labels(self, labels: tuple[str, ...], template: str | None) -> Classifier:
+        """Return the fitted classifier of these labels; the last few are kept."""
         key = (labels, template)
         if key not in self._fitted:
-            settings = dict(self.settings)
-            if template:
-                settings["prompts"] = PromptSettings(prompt=template.replace("{}", "{c}"))
-            self._fitted[key] = Classifier(labels, backbone=self.backbone, **settings).fit()
+            chosen = copy.copy(self._classifier).set_params(labels=labels)
+            if template is not None:
+                prompts = chosen.prompts or load_preset(chosen.preset).prompts
+                chosen.set_params(prompts=prompts.changed(prompt=template.replace("{}", "{c}")))
+            self._fitted[key] = chosen.fit()
             while len(self._fitted) > _KEPT:
                 self._fitted.popitem(last=False)
         return self._fitted[key]
@@ -83,21 +150,81 @@ class ZeroShotPipeline:
 
 def pipeline(
     task: str = TASK,
-    model: str | PathLike[str] | Backbone = "mini",
+    model: str | PathLike[str] | Backbone | Embedder = DEFAULT_BACKBONE,
     *,
-    rule: str = "das",
-    **settings: Any,
+    runtime: str | None = None,
+    rule: str | Compile | RuleModule = DEFAULT_RULE,
+    settings: Mapping[str, object] | None = None,
+    prompts: PromptSettings | None = None,
+    preset: str | PathLike[str] | Preset = DEFAULT_PRESET,
+    cache: bool = True,
+    progress: bool | None = None,
+    candidate_labels: Labels | None = None,
+    hypothesis_template: str | None = None,
+    top_k: int | None = None,
+    **ignored: object,
 ) -> ZeroShotPipeline:
-    """Return a callable for zero-shot audio classification; settings are Classifier's."""
+    """Return a callable for zero-shot audio classification.
+
+    `rule` to `progress` are those of `Classifier`; the last three are the defaults of each call.
+    """
     if task != TASK:
         raise unknown("task", task, [TASK])
-    allowed = set(Classifier([]).get_params()) - {"labels", "backbone", "threshold", "head"}
-    for name in settings:
-        if name not in allowed:
-            raise UsageError(f"pipeline: {unknown('setting', name, allowed)}")
-    backbone = (
-        load_backbone(model, runtime=settings.pop("runtime", None))
-        if isinstance(model, (str, PathLike))
-        else model
+    if "beta" in ignored:
+        settings = _with_beta(settings, ignored.pop("beta"))
+    _note_ignored(pipeline, ignored)
+    embedder = model if isinstance(model, Embedder) else Embedder(model, runtime=runtime)
+    classifier = Classifier(
+        backbone=embedder,
+        rule=rule,
+        settings=settings,
+        prompts=prompts,
+        preset=preset,
+        cache=cache,
+        progress=progress,
     )
-    return ZeroShotPipeline(backbone, rule=rule, **settings)
+    made = ZeroShotPipeline(
+        classifier,
+        candidate_labels=candidate_labels,
+        hypothesis_template=hypothesis_template,
+        top_k=top_k,
+    )
+    _ = made.backbone  # a model that cannot be loaded is an error here, not in the first call
+    return made
+
+
+def _with_beta(settings: Mapping[str, object] | None, beta: object) -> Mapping[str, object]:
+    warnings.warn(
+        "pipeline(beta=...) is deprecated; use pipeline(settings={'beta': ...})",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    return {"beta": beta, **(settings or {})}
+
+
+def _note_ignored(function: Callable[..., object], given: Iterable[str]) -> None:
+    """Warn of arguments that are ignored; refuse a name that is not known at all."""
+    names = sorted(given)
+    for name in names:
+        if name not in IGNORED:
+            known = [p for p in inspect.signature(function).parameters if p != "ignored"]
+            raise UsageError(f"pipeline: {unknown('argument', name, [*known, *IGNORED])}")
+    if names:
+        warnings.warn(
+            f"{', '.join(names)} of transformers' pipeline: ignored, as driftscore chooses for "
+            "itself how a model is run; the results are the same",
+            stacklevel=3,
+        )
+
+
+def _label_names(labels: Labels | None) -> tuple[str, ...]:
+    if labels is None:
+        raise UsageError('No labels given; pass candidate_labels=["dog bark", "siren"]')
+    return split_labels(labels) if isinstance(labels, str) else tuple(labels)
+
+
+def _check_top_k(top_k: int | None) -> int | None:
+    valid = isinstance(top_k, (int, np.integer)) and not isinstance(top_k, bool) and top_k > 0
+    if top_k is not None and not valid:
+        raise UsageError(f"top_k must be a positive integer, got {top_k!r}")
+    return top_k

@@ -1,4 +1,4 @@
-"""A progress bar on stderr for long work, and nothing if stderr is not a terminal."""
+"""A progress bar for long work, on stderr or in a notebook; nothing where nobody can see it."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -9,8 +9,12 @@ Advance = Callable[[int], None]
 
 @contextmanager
 def progress_bar(what: str, total: int | None, *, show: bool | None = None) -> Iterator[Advance]:
-    """Yield a function that moves the bar on; `show=None` means only on a terminal."""
-    if total == 0 or not (sys.stderr.isatty() if show is None else show):
+    """Yield a function that advances the bar by a count.
+
+    `total` is None where the length is not known; a total of 0 draws no bar. `show=None` draws
+    the bar only on a terminal or in a notebook.
+    """
+    if total == 0 or not (_visible() if show is None else show):
         yield lambda count: None
         return
     from rich.console import Console
@@ -28,6 +32,20 @@ def progress_bar(what: str, total: int | None, *, show: bool | None = None) -> I
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    # A bar that was asked for in a log file or pipe stays there as its last line.
+    transient = console.is_terminal or console.is_jupyter
+    with Progress(*columns, console=console, transient=transient) as bar:
         task = bar.add_task(what, total=total)
         yield lambda count: bar.advance(task, count)
+
+
+def _visible() -> bool:
+    """Return whether a bar would be seen: stderr is a terminal, or this is a notebook."""
+    if sys.stderr.isatty():
+        return True
+    if "IPython" not in sys.modules:  # rich takes long to import
+        return False
+    from rich.console import Console
+
+    return Console(stderr=True).is_jupyter

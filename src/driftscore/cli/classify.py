@@ -1,0 +1,122 @@
+"""`driftscore classify`: label recordings."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from driftscore.audio import expand
+from driftscore.backbones import DEFAULT_BACKBONE, DEFAULT_RUNTIME
+from driftscore.classifier import Classifier
+from driftscore.cli import options as take
+from driftscore.cli.reporting import Tally, output, report_runtime, watched
+from driftscore.cli.rows import EVENT_COLUMNS, compared_rows, event_rows, result_rows
+from driftscore.embedder import Embedder
+from driftscore.engines import DEFAULT_ENGINE
+from driftscore.errors import UsageError
+from driftscore.formats import DEFAULT_FORMAT, Row, find_format, write_rows
+from driftscore.rules import DEFAULT_RULE
+from driftscore.settings import DEFAULT_PRESET
+
+
+def classify(
+    files: take.Files,
+    head: take.HeadFile = None,
+    compare: take.Compare = None,
+    multi: take.Multi = False,
+    threshold: take.Threshold = None,
+    timeline: take.Timeline = False,
+    windows: take.Windows = False,
+    format: take.FormatName = DEFAULT_FORMAT,
+    out: take.Out = None,
+    labels: take.Labels = None,
+    labels_file: take.LabelsFile = None,
+    backbone: take.BackboneName = DEFAULT_BACKBONE,
+    runtime: take.Runtime = DEFAULT_RUNTIME,
+    rule: take.RuleName = DEFAULT_RULE,
+    beta: take.Beta = None,
+    settings: take.Settings = None,
+    noise: take.Noise = None,
+    pool: take.Pool = None,
+    preset: take.PresetName = DEFAULT_PRESET,
+    prompt: take.Prompt = None,
+    pack: take.Pack = None,
+    templates: take.Templates = None,
+    reference: take.Reference = None,
+    direction: take.Direction = None,
+    skip_same: take.SkipSame = False,
+    cache: take.KeepAudio = False,
+    engine: take.EngineName = DEFAULT_ENGINE,
+    address: take.Address = None,
+    threads: take.Threads = None,
+    verbose: take.Verbose = False,
+) -> None:
+    """Label recordings with your own words."""
+    view = View(format, multi, timeline or windows, merged=not windows)
+    view.check_alone(compare, threshold, head)
+    recordings = expand(files)
+    names = None if head else take.label_names(labels, labels_file)
+    prompts = take.prompt_settings(preset, prompt, pack, templates, reference, direction, skip_same)
+    values = take.rule_settings(settings, beta, noise, pool)
+    scoring = take.Scoring(names, rule, values, prompts, preset)
+    cut = take.optional_number("--threshold", threshold)
+    with take.make_embedder(backbone, runtime, cache, engine, address, threads) as embedder:
+        classifiers = fitted(scoring, embedder, compare, threshold=cut, head=head, verbose=verbose)
+        view.show(classifiers, recordings, out)
+
+
+@dataclass(frozen=True)
+class View:
+    """How the results of `classify` are shown."""
+
+    format: str
+    multi: bool
+    events: bool
+    merged: bool
+
+    def check_alone(self, compare: str | None, threshold: str | None, head: Path | None) -> None:
+        """Refuse an unknown format, and options that --compare excludes."""
+        find_format(self.format)
+        if compare and (self.events or self.multi or threshold or head):
+            raise UsageError(
+                "--compare sets the best labels of two rules side by side; leave out --timeline, "
+                "--windows, --multi, --threshold and --head"
+            )
+
+    def show(self, classifiers: list[Classifier], recordings: list[str], out: str | None) -> None:
+        """Write the rows of all recordings; the exit status is 1 if one of them failed."""
+        spans = find_format(self.format).spans
+        tally = Tally(quiet=out is None and not spans)  # the rows hold the errors
+        columns = EVENT_COLUMNS if self.events else ()
+        with output(out) as stream:
+            rows = self._rows(classifiers, recordings, tally, spans)
+            write_rows(rows, self.format, stream, columns=columns)
+        tally.finish(len(recordings))
+
+    def _rows(
+        self, classifiers: list[Classifier], recordings: list[str], tally: Tally, spans: bool
+    ) -> Iterator[Row]:
+        classifier = classifiers[0]
+        if len(classifiers) > 1:
+            return compared_rows(classifiers, watched(classifier.embed, recordings, tally))
+        if self.events:
+            embedded = watched(classifier.embed, recordings, tally)
+            return event_rows(classifier, embedded, merged=self.merged)
+        results = watched(classifier.classify, recordings, tally)
+        return result_rows(results, classifier.threshold, multi=self.multi, spans=spans)
+
+
+def fitted(
+    scoring: take.Scoring,
+    embedder: Embedder,
+    compare: str | None,
+    *,
+    threshold: float | None,
+    head: Path | None,
+    verbose: bool,
+) -> list[Classifier]:
+    """Return the fitted classifier, and with --compare that of the other rule."""
+    scorings = scoring.compared_with(compare) if compare else (scoring,)
+    found = [one.classifier(embedder, threshold=threshold, head=head).fit() for one in scorings]
+    if verbose:
+        report_runtime(embedder.backbone)
+    return found

@@ -1,0 +1,76 @@
+"""`driftscore embed` and `export`: recordings to embeddings, a CLAP checkpoint to ONNX."""
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from driftscore.audio import expand
+from driftscore.backbones import DEFAULT_BACKBONE, DEFAULT_RUNTIME
+from driftscore.cli import options as take
+from driftscore.cli.reporting import Tally, report_runtime, say, watched
+from driftscore.embeddings import EmbeddingFile
+from driftscore.engines import DEFAULT_ENGINE
+from driftscore.errors import AudioError
+
+
+def embed(
+    files: take.Files,
+    out: Annotated[str, typer.Option("--out", "-o", help="The npz to write: a file or a URL.")],
+    backbone: take.BackboneName = DEFAULT_BACKBONE,
+    runtime: take.Runtime = DEFAULT_RUNTIME,
+    cache: take.KeepAudio = False,
+    engine: take.EngineName = DEFAULT_ENGINE,
+    address: take.Address = None,
+    threads: take.Threads = None,
+    verbose: take.Verbose = False,
+) -> None:
+    """Turn recordings into embeddings, to be scored later with any head."""
+    recordings, tally = expand(files), Tally()
+    with take.make_embedder(backbone, runtime, cache, engine, address, threads) as embedder:
+        model = embedder.backbone
+        if verbose:
+            report_runtime(model)
+        outcomes = watched(embedder.embed, recordings, tally)
+        found = [(one.source, one.embedding) for one in outcomes if not one.error]
+    if not found:
+        raise AudioError(f"None of the {len(recordings)} recordings could be embedded")
+    EmbeddingFile(
+        files=tuple(source for source, _ in found),
+        audio_rows=np.stack([row for _, row in found]),
+        name=model.name,
+        fingerprint=model.fingerprint,
+    ).save(out)
+    say(f"{len(found)} embeddings of {model.dim} dimensions ({model.name}) in {out}")
+    tally.finish(len(recordings))
+
+
+def export(
+    model: Annotated[str, typer.Argument(help="A CLAP: a hub id or a folder.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="A folder to carry elsewhere; else the cache."),
+    ] = None,
+    int8: Annotated[
+        bool,
+        typer.Option("--int8", help="Round the weights to int8: faster, and not the same model."),
+    ] = False,
+    clips: Annotated[
+        list[str] | None,
+        typer.Option("--clips", help="Recordings to compare with torch on, besides ours."),
+    ] = None,
+) -> None:
+    """Turn a CLAP checkpoint into ONNX, checked against torch: it then runs without torch."""
+    from driftscore.backbones._clap_writer import export as write  # torch is needed only here
+
+    say(f"Exporting {model} and comparing it with torch (half a minute to a minute)")
+    made = write(model, out, int8=int8, clips=expand(clips or []))
+    found = made.agreement
+    say(f"{made.precision} export of {model} in {made.home}")
+    say(
+        f"largest difference from torch: {max(found['audio'], found['text']):.1e}; least cosine "
+        f"with torch: sounds {found['audio_cosine']:.6f}, texts {found['text_cosine']:.6f}"
+    )
+    use = f"--backbone {made.home}" if out or int8 else f"--backbone {model}"
+    say(f"used by: driftscore classify ... {use}")

@@ -1,0 +1,269 @@
+"""The options of the commands as types, and small functions that turn them into library values.
+
+A command lists the options that it takes; each is written once, here, with its flag and help.
+Numbers are parsed here and not by typer, so that a wrong one is a plain sentence.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from driftscore.audio import expand
+from driftscore.classifier import Classifier
+from driftscore.embedder import Embedder
+from driftscore.errors import UsageError
+from driftscore.prompts import read_labels, split_labels
+from driftscore.rules import find_rule
+from driftscore.settings import PromptSettings, load_preset
+
+Files = Annotated[
+    list[str], typer.Argument(help="Recordings, folders, globs or URLs.", metavar="FILES")
+]
+Clips = Annotated[Path, typer.Argument(help="An npz of clip embeddings (see `embed`).")]
+
+# What the labels are, and how they are scored.
+Labels = Annotated[
+    list[str] | None,
+    typer.Option("--labels", "-l", help='The labels: "dog bark, siren, rain"; repeatable.'),
+]
+LabelsFile = Annotated[
+    Path | None,
+    typer.Option("--labels-file", help="The labels, one per line; # begins a comment."),
+]
+BackboneName = Annotated[
+    str,
+    typer.Option(
+        "--backbone", "-b", help="A name (see `list backbones`), a CLAP hub id, a folder or an npz."
+    ),
+]
+Runtime = Annotated[
+    str, typer.Option("--runtime", help="What a CLAP runs in: auto | torch | onnx | openvino.")
+]
+RuleName = Annotated[
+    str,
+    typer.Option(
+        "--rule", "-r", help="How labels are scored: see `list rules`, or package.module:function."
+    ),
+]
+Beta = Annotated[
+    str | None,
+    typer.Option(
+        "--beta",
+        help="Weight of the drift bonus of the rule das, like --set beta=; 0.25 if neither the "
+        "preset nor you set it.",
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="A setting of the rule, as in tau=0.3; repeatable."),
+]
+Noise = Annotated[
+    list[str] | None,
+    typer.Option("--noise", help="Noise-only recordings, a folder or an npz (zs_audio)."),
+]
+Pool = Annotated[
+    list[str] | None,
+    typer.Option("--pool", help="Unlabelled recordings, a folder or an npz (tgap)."),
+]
+PresetName = Annotated[
+    str, typer.Option("--preset", help="A paper's settings: see `list presets`, or a TOML file.")
+]
+Prompt = Annotated[str | None, typer.Option("--prompt", help="The clean prompt, with {c} in it.")]
+Pack = Annotated[
+    str | None, typer.Option("--pack", help="Noise phrases: the id of a pack, or its file.")
+]
+Templates = Annotated[
+    str | None,
+    typer.Option("--templates", help="Composition templates: the id of a pack, or its file."),
+]
+Reference = Annotated[
+    str | None, typer.Option("--reference", help="What a drift is measured from: prompt | matched.")
+]
+Direction = Annotated[
+    str | None, typer.Option("--direction", help="How drifts are averaged: mean | svd.")
+]
+SkipSame = Annotated[
+    bool, typer.Option("--skip-same", help="Leave out a phrase that equals the label.")
+]
+HeadFile = Annotated[
+    Path | None, typer.Option("--head", help="A compiled head, in place of labels and rule.")
+]
+
+# Where recordings are embedded.
+KeepAudio = Annotated[
+    bool,
+    typer.Option(
+        "--cache", help="Keep audio embeddings by content: for new labels no audio is read again."
+    ),
+]
+EngineName = Annotated[
+    str, typer.Option("--engine", help="Where recordings are embedded: local | ray.")
+]
+Address = Annotated[
+    str | None, typer.Option("--address", help="The address of the cluster, for --engine ray.")
+]
+Threads = Annotated[
+    str | None,
+    typer.Option("--threads", help="Windows embedded at once; as many as cores if not given."),
+]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Report what the model runs in, and why.")
+]
+
+# What is written.
+Compare = Annotated[
+    str | None, typer.Option("--compare", help="A second rule, side by side with --rule.")
+]
+Multi = Annotated[bool, typer.Option("--multi", help="Show the score of every label.")]
+Threshold = Annotated[
+    str | None,
+    typer.Option("--threshold", "-t", help="Report every label at or above this score."),
+]
+Timeline = Annotated[
+    bool, typer.Option("--timeline", help="Report events: each label from one time to another.")
+]
+Windows = Annotated[
+    bool, typer.Option("--windows", help="Like --timeline, with one row per window, not merged.")
+]
+FormatName = Annotated[
+    str,
+    typer.Option(
+        "--format", "-f", help="table | csv | json | jsonl | audacity | raven (see `list formats`)."
+    ),
+]
+Out = Annotated[
+    str | None, typer.Option("--out", "-o", help="Write to this file or URL, not stdout.")
+]
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """The labels of a command and how they are scored."""
+
+    labels: tuple[str, ...] | None
+    """None where a compiled head takes the place of labels and rule."""
+    rule: str
+    settings: Mapping[str, object]
+    prompts: PromptSettings
+    preset: str
+
+    def classifier(
+        self,
+        backbone: str | Embedder,
+        *,
+        threshold: float | None = None,
+        head: Path | None = None,
+    ) -> Classifier:
+        """Return the classifier that scores the labels with a backbone."""
+        return Classifier(
+            self.labels,
+            backbone=backbone,
+            rule=self.rule,
+            settings=self.settings,
+            prompts=self.prompts,
+            preset=self.preset,
+            threshold=threshold,
+            head=head,
+        )
+
+    def compared_with(self, rule: str) -> tuple["Scoring", "Scoring"]:
+        """Return the scoring by this rule and by another one, each with the settings it has.
+
+        A setting that neither of them has stays with the first, which refuses it.
+        """
+        own, other = find_rule(self.rule).settings, find_rule(rule).settings
+        first = {n: v for n, v in self.settings.items() if n in own or n not in other}
+        second = {n: v for n, v in self.settings.items() if n in other}
+        return replace(self, settings=first), replace(self, rule=rule, settings=second)
+
+
+def label_names(labels: list[str] | None, labels_file: Path | None) -> tuple[str, ...]:
+    """Return the labels that are given by --labels, each separated by commas, or by a file."""
+    if labels and labels_file is not None:
+        raise UsageError("Give --labels or --labels-file, not both")
+    if labels_file is not None:
+        return read_labels(labels_file)
+    if labels:
+        return split_labels(",".join(labels))
+    raise UsageError(
+        'No labels given; name the sounds: --labels "dog bark, siren" or --labels-file FILE'
+    )
+
+
+def prompt_settings(
+    preset: str,
+    prompt: str | None,
+    pack: str | None,
+    templates: str | None,
+    reference: str | None,
+    direction: str | None,
+    skip_same: bool,
+) -> PromptSettings:
+    """Return the preset's prompt settings with those that are given in place of its own."""
+    return load_preset(preset).prompts.changed(
+        prompt=prompt,
+        pack=pack,
+        templates=templates,
+        reference=reference,
+        direction=direction,
+        skip_same=skip_same or None,
+    )
+
+
+def rule_settings(
+    pairs: list[str] | None, beta: str | None, noise: list[str] | None, pool: list[str] | None
+) -> dict[str, object]:
+    """Return the settings of the rule that are given; the others are left to the preset."""
+    settings: dict[str, object] = {}
+    if beta is not None:
+        settings["beta"] = number("--beta", beta)
+    for name, files in (("noise", noise), ("pool", pool)):
+        if files:
+            settings[name] = _recordings(files)
+    for pair in pairs or []:
+        name, sign, value = pair.partition("=")
+        if not sign or not name.strip():
+            raise UsageError(f"--set takes name=value, as in tau=0.3, not {pair!r}")
+        settings[name.strip()] = value.strip()
+    return settings
+
+
+def make_embedder(
+    backbone: str, runtime: str, cache: bool, engine: str, address: str | None, threads: str | None
+) -> Embedder:
+    """Return the embedder that the options describe."""
+    if threads is not None and not threads.isdecimal():
+        raise UsageError(f"--threads must be a whole number, not {threads!r}")
+    return Embedder(
+        backbone,
+        runtime=runtime,
+        engine=engine,
+        address=address,
+        audio_cache=cache,
+        threads=None if threads is None else int(threads),
+    )
+
+
+def number(flag: str, text: str) -> float:
+    """Return the number that an option is given."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise UsageError(f"{flag} must be a number, not {text!r}")
+    return value
+
+
+def optional_number(flag: str, text: str | None) -> float | None:
+    """Return the number that an option is given, or None where it is not given."""
+    return None if text is None else number(flag, text)
+
+
+def _recordings(given: list[str]) -> str | list[str]:
+    """Return recordings to embed, or the npz that holds embeddings already."""
+    return given[0] if len(given) == 1 and given[0].endswith(".npz") else expand(given)

@@ -1,0 +1,73 @@
+"""What commands share when they write: messages, progress, failed recordings, the output."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import IO, TypeVar
+
+import typer
+
+from driftscore.backbones import Backbone
+from driftscore.embedder import Embedded
+from driftscore.files import replacing
+from driftscore.progress import progress_bar
+from driftscore.result import Result
+
+_FEW = 3  # up to this many files no progress bar is drawn
+
+
+def say(text: str) -> None:
+    """Write a line to stderr."""
+    print(text, file=sys.stderr)
+
+
+def report_runtime(backbone: Backbone) -> None:
+    """Report what a model runs in."""
+    say(f"runtime: {backbone.runtime or f'{backbone.name} does not say what it runs in'}")
+
+
+@dataclass
+class Tally:
+    """The recordings that failed: reported on stderr, counted in the exit status."""
+
+    quiet: bool = False
+    failed: list[str] = field(default_factory=list)
+
+    def fail(self, reason: str) -> None:
+        """Count a recording that could not be used, and report it unless quiet."""
+        self.failed.append(reason)
+        if not self.quiet:
+            say(f"skipped: {reason}")
+
+    def finish(self, total: int) -> None:
+        """End with status 1 if any recording failed."""
+        if self.failed:
+            say(f"{len(self.failed)} of {total} recordings could not be used")
+            raise typer.Exit(1)
+
+
+Outcome = TypeVar("Outcome", Embedded, Result)
+
+
+def watched(
+    work: Callable[[list[str]], Iterator[Outcome]], recordings: list[str], tally: Tally
+) -> Iterator[Outcome]:
+    """Yield the outcome for each recording, with a progress bar; count those that failed."""
+    total = len(recordings) if len(recordings) > _FEW else 0
+    with progress_bar("Embedding recordings", total) as advance:
+        for outcome in work(recordings):
+            if outcome.error:
+                tally.fail(outcome.error)
+            yield outcome
+            advance(1)
+
+
+@contextmanager
+def output(path: str | None) -> Iterator[IO[str]]:
+    """Yield stdout, or a file that is moved into place when it is complete."""
+    if path is None:
+        yield sys.stdout
+        return
+    with replacing(path) as partial, open(partial, "w", encoding="utf-8") as stream:
+        yield stream

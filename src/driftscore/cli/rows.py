@@ -1,0 +1,101 @@
+"""Results as rows for the output formats: the same keys in the same order in every row."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from driftscore.classifier import Classifier
+from driftscore.embedder import Embedded
+from driftscore.events import Event, merge
+from driftscore.formats import Row, Value
+from driftscore.result import Result, lead
+
+EVENT_COLUMNS = ("file", "start_s", "end_s", "label", "score", "error")
+
+
+def result_rows(
+    results: Iterable[Result], threshold: float | None, *, multi: bool, spans: bool
+) -> Iterator[Row]:
+    """Yield one row per recording; as spans, one row for each of its labels."""
+    if spans:
+        yield from _span_rows(results, threshold)
+    elif multi or threshold is not None:
+        yield from _score_rows(results, threshold)
+    else:
+        yield from _best_rows(results)
+
+
+def _best_rows(results: Iterable[Result]) -> Iterator[Row]:
+    for result in results:
+        best = result.best_two()  # once: an archive has 100,000 of these rows
+        label, runner_up, *_ = [*(label for label, _ in best), "", ""]
+        yield {
+            "file": result.source,
+            "label": label,
+            "score": best[0][1] if best else "",
+            "margin": lead(best) if best else "",
+            "runner_up": runner_up,
+            "error": result.error,
+        }
+
+
+def _score_rows(results: Iterable[Result], threshold: float | None) -> Iterator[Row]:
+    for result in results:
+        chosen = {} if threshold is None else {"labels": result.above(threshold)}
+        scores: dict[str, str | float] = dict.fromkeys(result.labels, "")
+        scores |= dict(result.ranking)
+        yield {"file": result.source, **chosen, "scores": scores, "error": result.error}
+
+
+def _span_rows(results: Iterable[Result], threshold: float | None) -> Iterator[Row]:
+    for result in results:
+        scores = dict(result.ranking)
+        chosen = [result.label] if threshold is None else result.above(threshold)
+        for label in chosen:
+            event = Event(label, 0.0, result.seconds, scores.get(label, 0.0))
+            yield _event_row(result.source, event, result.error)
+
+
+def event_rows(
+    classifier: Classifier, recordings: Iterable[Embedded], *, merged: bool
+) -> Iterator[Row]:
+    """Yield the events of each recording, or its windows one by one."""
+    for embedded in recordings:
+        if embedded.error:
+            yield _event_row(embedded.source, Event("", 0.0, 0.0, 0.0), embedded.error)
+            continue
+        segments = classifier.segments(embedded)
+        # A window by itself is an event of one segment.
+        parts = [segments] if merged else [[segment] for segment in segments]
+        for part in parts:
+            for event in merge(part, classifier.head_.labels, threshold=classifier.threshold):
+                yield _event_row(embedded.source, event)
+
+
+def compared_rows(
+    classifiers: Sequence[Classifier], recordings: Iterable[Embedded]
+) -> Iterator[Row]:
+    """Yield the best labels of several rules side by side."""
+    heads = {str(classifier.rule): classifier.head_ for classifier in classifiers}
+    for embedded in recordings:
+        results = {
+            name: Result(embedded.source)
+            if embedded.error
+            else Result(embedded.source, head.labels, head.scores(embedded.embedding)[0])
+            for name, head in heads.items()
+        }
+        row: dict[str, Value] = {"file": embedded.source}
+        for name, result in results.items():
+            row |= {name: result.label, f"{name} margin": "" if embedded.error else result.margin}
+        agree = len({result.label for result in results.values()}) == 1
+        same = "" if embedded.error else "yes" if agree else "NO"
+        yield row | {"same": same, "error": embedded.error}
+
+
+def _event_row(source: str, event: Event, error: str = "") -> Row:
+    return {
+        "file": source,
+        "start_s": event.start_s,
+        "end_s": event.end_s,
+        "label": event.label,
+        "score": event.score,
+        "error": error,
+    }

@@ -1,0 +1,24 @@
+"""A label track of Audacity: start, end and label of each event of one recording."""
+
+from collections.abc import Iterable, Sequence
+from typing import IO
+
+from driftscore.errors import UsageError
+from driftscore.formats._values import number, spans
+from driftscore.formats.protocol import Row
+
+SPANS = True
+
+
+def write(
+    rows: Iterable[Row], out: IO[str], *, title: str = "", columns: Sequence[str] = ()
+) -> None:
+    """Write one line per event; a label track has no place for the name of its recording."""
+    events = list(spans(rows, "audacity"))
+    if len({row["file"] for row in events}) > 1:
+        raise UsageError(
+            "An Audacity label track belongs to one recording; classify the files one by one, "
+            "or use --format raven, csv or jsonl"
+        )
+    for row in events:
+        out.write(f"{number(row, 'start_s'):.6f}\t{number(row, 'end_s'):.6f}\t{row['label']}\n")

@@ -1,0 +1,24 @@
+"""Comma-separated values with a header, one column per label with --multi."""
+
+import csv
+from collections.abc import Iterable, Sequence
+from typing import IO
+
+from driftscore.formats._values import after_row, flat, plain
+from driftscore.formats.protocol import Row
+
+
+def write(
+    rows: Iterable[Row], out: IO[str], *, title: str = "", columns: Sequence[str] = ()
+) -> None:
+    """Write a header and one line per row, as the rows arrive."""
+    writer, flush = csv.writer(out, lineterminator="\n"), after_row(out)
+    header: Iterable[str] = columns
+    for number, row in enumerate(map(flat, rows)):
+        if number == 0:
+            writer.writerow(row)
+            header = ()
+        writer.writerow([v if v.__class__ is str else plain(v) for v in row.values()])
+        flush()
+    if header:
+        writer.writerow(header)

@@ -1,0 +1,20 @@
+"""One JSON array of all rows."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import IO
+
+from driftscore.formats._values import after_row, rounded
+from driftscore.formats.protocol import Row
+
+
+def write(
+    rows: Iterable[Row], out: IO[str], *, title: str = "", columns: Sequence[str] = ()
+) -> None:
+    """Write the rows as one JSON array, one line per row, as the rows arrive."""
+    flush, before = after_row(out), "[\n"
+    for row in rows:
+        out.write(before + json.dumps(rounded(row), ensure_ascii=False))
+        flush()
+        before = ",\n"
+    out.write("[]\n" if before == "[\n" else "\n]\n")

@@ -1,0 +1,18 @@
+"""One JSON object per line."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import IO
+
+from driftscore.formats._values import after_row, rounded
+from driftscore.formats.protocol import Row
+
+
+def write(
+    rows: Iterable[Row], out: IO[str], *, title: str = "", columns: Sequence[str] = ()
+) -> None:
+    """Write one JSON object per row, as the rows arrive."""
+    flush = after_row(out)
+    for row in rows:
+        out.write(json.dumps(rounded(row), ensure_ascii=False) + "\n")
+        flush()

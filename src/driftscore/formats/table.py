@@ -1,0 +1,46 @@
+"""A table to read in a terminal, with scores to three decimals."""
+
+import io
+from collections.abc import Iterable, Sequence
+from typing import IO
+
+from driftscore.formats._values import flat, plain
+from driftscore.formats.protocol import Row, Value
+
+_PIPE_WIDTH = 200
+
+
+def write(
+    rows: Iterable[Row], out: IO[str], *, title: str = "", columns: Sequence[str] = ()
+) -> None:
+    """Draw a table as wide as the terminal, or up to 200 characters wide in a pipe or file."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left")
+    shown = _without_empty_errors([flat(row) for row in rows])
+    for key in shown[0] if shown else columns:
+        numeric = all(isinstance(row[key], (int, float)) or row[key] == "" for row in shown)
+        table.add_column(key, justify="right" if numeric else "left", overflow="fold")
+    for row in shown:
+        style = "red" if row.get("error") else ""
+        table.add_row(*(Text(_short(value)) for value in row.values()), style=style)
+    if out.isatty():
+        Console(file=out, highlight=False).print(table)
+        return
+    drawn = io.StringIO()
+    Console(file=drawn, width=_PIPE_WIDTH, highlight=False).print(table)
+    out.write("\n".join(line.rstrip() for line in drawn.getvalue().splitlines()) + "\n")
+
+
+def _without_empty_errors(rows: Sequence[Row]) -> list[Row]:
+    """Drop the column `error` where no row has one."""
+    if any(row.get("error") for row in rows):
+        return list(rows)
+    return [{key: value for key, value in row.items() if key != "error"} for row in rows]
+
+
+def _short(value: Value) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else str(plain(value))
