@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 # One thread: the suite runs beside other work, and OpenMP threads that fight for a core crawl.
@@ -12,20 +13,24 @@ import numpy as np
 import pytest
 import soundfile
 
-from driftscore import Audio, build_bank, load_backbone
+from driftscore import Audio, Backbone, ClassBank, build_bank, load_backbone
 
 PROJECT = Path(__file__).resolve().parent.parent
 LABELS = ("dog bark", "Sea_Waves", "siren")
+Run = Callable[..., tuple[int, str, str]]
+"""The fixture `run`: arguments of the command -> exit status, stdout, stderr."""
+WriteWav = Callable[..., str]
+"""The fixture `wav`: name, seconds and seed of a clip -> the path of its file."""
 
 
 @pytest.fixture(autouse=True)
-def private_cache(tmp_path, monkeypatch):
+def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give each test a cache folder of its own."""
     monkeypatch.setenv("DRIFTSCORE_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture(scope="session")
-def shared():
+def shared() -> Path:
     """Return the folder of shared material, or skip with the reason."""
     home = Path(os.environ.get("DRIFTSCORE_SHARED", PROJECT.parent / "shared"))
     if not (home / "audio").is_dir():
@@ -34,17 +39,17 @@ def shared():
 
 
 @pytest.fixture(scope="session")
-def fake():
+def fake() -> Backbone:
     return load_backbone("fake")
 
 
 @pytest.fixture(scope="session")
-def bank(fake):
+def bank(fake: Backbone) -> ClassBank:
     return build_bank(LABELS, fake)
 
 
 @pytest.fixture
-def rng():
+def rng() -> np.random.Generator:
     return np.random.default_rng(20261115)
 
 
@@ -57,10 +62,10 @@ def noise_clip(seconds: float, rate: int = 16_000, seed: int = 0) -> Audio:
 
 
 @pytest.fixture
-def wav(tmp_path):
+def wav(tmp_path: Path) -> WriteWav:
     """Return a function that writes a clip as a sound file and gives its path."""
 
-    def write(name: str = "clip.wav", seconds: float = 3.0, seed: int = 0, **options) -> str:
+    def write(name: str = "clip.wav", seconds: float = 3.0, seed: int = 0, **options: str) -> str:
         clip = noise_clip(seconds, seed=seed)
         path = tmp_path / name
         soundfile.write(path, clip.samples, clip.rate, **options)
@@ -70,17 +75,17 @@ def wav(tmp_path):
 
 
 @pytest.fixture
-def run(capsys, monkeypatch):
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Return a function that runs the command and gives its status, stdout and stderr."""
 
-    def call(*arguments):
-        from driftscore import cli
+    def call(*arguments: object) -> tuple[int, str, str]:
+        from driftscore.cli.app import main
 
         monkeypatch.setattr(sys, "argv", ["driftscore", *map(str, arguments)])
         with pytest.raises(SystemExit) as stop:
-            cli.main()
+            main()
         out, err = capsys.readouterr()
         assert "Traceback" not in err
-        return stop.value.code or 0, out, err
+        return int(stop.value.code or 0), out, err
 
     return call

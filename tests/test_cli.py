@@ -1,24 +1,27 @@
-"""The command as a user meets it: what it prints, where, and with which exit status."""
+"""The command from outside: what it prints, where, and with which exit status."""
 
 import csv
 import io
 import json
 import subprocess
 import sys
+import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
 
-from driftscore import Classifier, Head
+from driftscore import Backbone, ClassBank, Classifier, Head, load_backbone
 from driftscore.embeddings import EmbeddingFile
+from driftscore.errors import AudioError, DriftscoreError, UsageError, WriteError
 
-from .conftest import LABELS
+from .conftest import LABELS, Run, WriteWav
 
 ASK = ["--labels", ", ".join(LABELS), "--backbone", "fake"]
 
 
-def test_a_table_names_the_best_label_of_each_file(run, wav, fake):
+def test_a_table_names_the_best_label_of_each_file(run: Run, wav: WriteWav, fake: Backbone) -> None:
     files = [wav("a.wav"), wav("b.wav", seed=3)]
     status, out, err = run("classify", *files, *ASK)
     assert (status, err) == (0, "")
@@ -26,7 +29,9 @@ def test_a_table_names_the_best_label_of_each_file(run, wav, fake):
         assert next(line for line in out.splitlines() if file in line).split()[1] in label
 
 
-def test_csv_and_jsonl_hold_the_scores_of_the_library(run, wav, fake):
+def test_csv_and_jsonl_hold_the_scores_of_the_library(
+    run: Run, wav: WriteWav, fake: Backbone
+) -> None:
     files = [wav("a.wav"), wav("b.wav", seed=3)]
     expected = list(Classifier(LABELS, backbone=fake).classify(files))
     rows = list(csv.DictReader(io.StringIO(run("classify", *files, *ASK, "-f", "csv")[1])))
@@ -40,7 +45,9 @@ def test_csv_and_jsonl_hold_the_scores_of_the_library(run, wav, fake):
             assert row["runner_up"] == result.ranking[1][0]
 
 
-def test_multi_shows_every_score_and_threshold_the_labels_above(run, wav, fake):
+def test_multi_shows_every_score_and_threshold_the_labels_above(
+    run: Run, wav: WriteWav, fake: Backbone
+) -> None:
     file = wav()
     scores = Classifier(LABELS, backbone=fake).scores([file])[0]
     row = json.loads(run("classify", file, *ASK, "--multi", "-f", "jsonl")[1])
@@ -50,7 +57,7 @@ def test_multi_shows_every_score_and_threshold_the_labels_above(run, wav, fake):
     assert row["labels"] == [LABELS[c] for c in np.argsort(-scores)[:2]]
 
 
-def test_compare_sets_two_rules_side_by_side(run, wav, fake):
+def test_compare_sets_two_rules_side_by_side(run: Run, wav: WriteWav, fake: Backbone) -> None:
     file = wav()
     row = json.loads(
         run("classify", file, *ASK, "-r", "cosine", "--compare", "das", "-f", "jsonl")[1]
@@ -60,7 +67,9 @@ def test_compare_sets_two_rules_side_by_side(run, wav, fake):
     assert row["same"] == ("yes" if row["cosine"] == row["das"] else "NO")
 
 
-def test_a_timeline_is_written_as_events_windows_audacity_and_raven(run, wav, fake):
+def test_a_timeline_is_written_as_events_windows_audacity_and_raven(
+    run: Run, wav: WriteWav, fake: Backbone
+) -> None:
     file = wav(seconds=7.0)
     events = Classifier(LABELS, backbone=fake).timeline(file)
     rows = [
@@ -78,7 +87,9 @@ def test_a_timeline_is_written_as_events_windows_audacity_and_raven(run, wav, fa
     assert len(table) == 1 + len(events)
 
 
-def test_embed_head_and_score_need_the_model_only_once(run, wav, tmp_path, fake):
+def test_embed_head_and_score_need_the_model_only_once(
+    run: Run, wav: WriteWav, tmp_path: Path, fake: Backbone
+) -> None:
     files = [wav("a.wav"), wav("b.wav", seed=3)]
     clips, head = tmp_path / "clips.npz", tmp_path / "head.safetensors"
     assert run("embed", *files, "-o", clips, "-b", "fake")[0] == 0
@@ -89,7 +100,9 @@ def test_embed_head_and_score_need_the_model_only_once(run, wav, tmp_path, fake)
     assert run("score", clips, *ASK, "-f", "csv")[1] == out
 
 
-def test_prompts_out_and_vectors_in_give_a_head(run, tmp_path, fake, bank):
+def test_prompts_out_and_vectors_in_give_a_head(
+    run: Run, tmp_path: Path, fake: Backbone, bank: ClassBank
+) -> None:
     texts = run("prompts", "--labels", ", ".join(LABELS))[1].splitlines()
     assert len(texts) == 3 * 209
     np.savez(tmp_path / "v.npz", texts=texts, text_embeddings=fake.embed_text(texts))
@@ -104,7 +117,9 @@ def test_prompts_out_and_vectors_in_give_a_head(run, tmp_path, fake, bank):
 
 
 @pytest.mark.parametrize("view", [[], ["--timeline"], ["--windows"], ["--compare", "cosine"]])
-def test_the_cache_and_the_number_of_threads_change_no_row(run, wav, tmp_path, view):
+def test_the_cache_and_the_number_of_threads_change_no_row(
+    run: Run, wav: WriteWav, tmp_path: Path, view: list[str]
+) -> None:
     files = [wav(f"{seed}.wav", seconds=3.0 + seed, seed=seed) for seed in range(4)]
     (tmp_path / "bad.wav").write_text("no sound")
     ask = ["classify", *files, tmp_path / "bad.wav", *ASK, *view, "-f", "csv"]
@@ -114,7 +129,7 @@ def test_the_cache_and_the_number_of_threads_change_no_row(run, wav, tmp_path, v
         assert run(*ask, *options) == plain
 
 
-def test_embeddings_come_from_the_cache_as_well(run, wav, tmp_path):
+def test_embeddings_come_from_the_cache_as_well(run: Run, wav: WriteWav, tmp_path: Path) -> None:
     files = [wav("a.wav"), wav("b.wav", seed=3)]
     for name, options in (("a", []), ("b", ["--cache"]), ("c", ["--cache", "--threads", 1])):
         assert run("embed", *files, "-b", "fake", "-o", tmp_path / f"{name}.npz", *options)[0] == 0
@@ -124,7 +139,9 @@ def test_embeddings_come_from_the_cache_as_well(run, wav, tmp_path):
         np.testing.assert_array_equal(other.audio_rows, one.audio_rows)
 
 
-def test_a_bad_file_is_a_row_the_rest_are_done_and_the_status_tells(run, wav, tmp_path):
+def test_a_bad_file_is_a_row_the_others_are_done_and_the_status_is_one(
+    run: Run, wav: WriteWav, tmp_path: Path
+) -> None:
     (tmp_path / "bad.wav").write_text("no sound")
     soundfile.write(tmp_path / "quiet.wav", np.zeros(8000), 8000)
     files = [wav("a.wav"), tmp_path / "bad.wav", tmp_path / "quiet.wav", tmp_path / "gone.wav"]
@@ -140,7 +157,9 @@ def test_a_bad_file_is_a_row_the_rest_are_done_and_the_status_tells(run, wav, tm
     assert EmbeddingFile.load(tmp_path / "clips.npz").files == (files[0],)
 
 
-def test_a_run_to_a_file_leaves_stdout_clean(run, wav, tmp_path):
+def test_a_run_that_writes_to_a_file_writes_nothing_to_stdout(
+    run: Run, wav: WriteWav, tmp_path: Path
+) -> None:
     status, out, _ = run("classify", wav(), *ASK, "-f", "csv", "-o", tmp_path / "deep" / "out.csv")
     assert (status, out) == (0, "")
     assert (tmp_path / "deep" / "out.csv").read_text().startswith("file,label,score")
@@ -170,14 +189,19 @@ def test_a_run_to_a_file_leaves_stdout_clean(run, wav, tmp_path):
         (["head", *ASK, "-o", "."], 2, "is a folder"),
         (["classify", "a.wav", *ASK, "--engine", "locale"], 2, "did you mean 'local'"),
         (["classify", "a.wav", *ASK, "--threads", "many"], 2, "--threads must be a whole number"),
-        (["embed", "a.wav", "-b", "fake", "-o", "x.npz", "--threads", "0"], 2, "from 1 on"),
+        (["embed", "a.wav", "-b", "fake", "-o", "x.npz", "--threads", "0"], 2, "threads must be"),
         (["classify", "nowhere://*.wav", *ASK], 2, "cannot be reached"),
         (["list", "rule"], 2, "did you mean 'rules'"),
     ],
 )
 def test_bad_input_is_one_sentence_and_a_status(
-    run, tmp_path, monkeypatch, arguments, status, message
-):
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    status: int,
+    message: str,
+) -> None:
     monkeypatch.chdir(tmp_path)
     found, out, err = run(*arguments)
     assert (found, out) == (status, "")
@@ -185,36 +209,95 @@ def test_bad_input_is_one_sentence_and_a_status(
     assert len(err.splitlines()) == 1
 
 
-def test_a_folder_without_audio_is_said_before_the_model_is_loaded(run, tmp_path):
+def test_a_folder_without_audio_is_reported_before_the_model_is_loaded(
+    run: Run, tmp_path: Path
+) -> None:
     status, _, err = run("classify", tmp_path, "-l", "a, b", "-b", "fake")
     assert status == 2
-    assert "holds no sound files" in err
+    assert "no sound files" in err
 
 
-def test_several_files_do_not_fit_an_audacity_track(run, wav):
+def test_several_files_do_not_fit_an_audacity_track(run: Run, wav: WriteWav) -> None:
     status, _, err = run("classify", wav("a.wav"), wav("b.wav"), *ASK, "-f", "audacity")
     assert status == 2
     assert "belongs to one recording" in err
 
 
-@pytest.mark.parametrize("what", ["rules", "backbones", "packs", "presets"])
-def test_lists_have_a_line_for_each_choice(run, what):
+@pytest.mark.parametrize(
+    ("what", "some"),
+    [
+        ("rules", {"das", "cosine", "tgap"}),
+        ("backbones", {"mini", "fake", "clap"}),
+        ("packs", {"das52", "das4"}),
+        ("presets", {"das2026", "acevedo2025"}),
+        ("engines", {"local", "ray"}),
+        ("formats", {"table", "csv", "json", "jsonl", "audacity", "raven"}),
+        ("datasets", {"esc50", "folder"}),
+        ("noises", {"synthetic", "demand"}),
+        ("mixings", {"scaper", "additive"}),
+    ],
+)
+def test_a_list_has_a_line_for_each_choice(run: Run, what: str, some: set[str]) -> None:
     status, out, _ = run("list", what, "-f", "csv")
     rows = list(csv.DictReader(io.StringIO(out)))
     assert status == 0
-    assert len(rows) >= 2
+    assert some <= {row[what.removesuffix("s")] for row in rows}
     assert all(row["what"] for row in rows)
 
 
-def test_settings_of_a_rule_reach_it(run, tmp_path):
-    run("head", *ASK, "-r", "zs_text", "--set", "background=street traffic", "--set", "tau=0.3",
-        "-o", tmp_path / "h.safetensors")  # fmt: skip
-    settings = Head.load(tmp_path / "h.safetensors").made_by["settings"]
-    assert settings == {"background": "street traffic", "tau": 0.3}
-
-
-def test_the_command_is_installed_and_says_its_version():
+def test_python_m_driftscore_shows_the_version() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "driftscore.cli", "--version"], capture_output=True, text=True
+        [sys.executable, "-m", "driftscore", "--version"], capture_output=True, text=True
     )
     assert done.stdout.startswith("driftscore ")
+
+
+def test_labels_may_be_given_again(run: Run, wav: WriteWav) -> None:
+    file = wav()
+    once = run("classify", file, *ASK, "--multi", "-f", "csv")
+    again = [part for label in LABELS for part in ("--labels", label)]
+    assert run("classify", file, *again, "-b", "fake", "--multi", "-f", "csv") == once
+
+
+def test_verbose_reports_what_the_model_itself_says_it_runs_in(run: Run, wav: WriteWav) -> None:
+    err = run("classify", wav(), *ASK, "-v")[2]
+    assert err.startswith("runtime: ")
+    assert "onnxruntime" not in err
+    fake = load_backbone("fake")
+    assert fake.runtime in err
+
+
+def test_a_timeline_without_events_still_has_a_header(run: Run, wav: WriteWav) -> None:
+    ask = ["classify", wav(), *ASK, "--timeline", "--threshold", 10]
+    assert run(*ask, "-f", "csv") == (0, "file,start_s,end_s,label,score,error\n", "")
+    assert run(*ask, "-f", "jsonl") == (0, "", "")
+    assert run(*ask, "-f", "json") == (0, "[]\n", "")
+    assert "start_s" in run(*ask)[1]
+
+
+def test_no_command_uses_what_is_deprecated(
+    run: Run, wav: WriteWav, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeprecationWarning)
+        status, _, err = run("classify", wav(), *ASK, "--beta", "0.1")
+    assert (status, err) == (0, "")
+
+
+@pytest.mark.parametrize(("error", "status"), [(WriteError, 1), (UsageError, 2), (AudioError, 1)])
+def test_the_exit_status_is_that_of_the_error(
+    run: Run, monkeypatch: pytest.MonkeyPatch, error: type[DriftscoreError], status: int
+) -> None:
+    def fail() -> None:
+        raise error("the reason")
+
+    monkeypatch.setattr("driftscore.cli.app.app", fail)
+    assert run() == (status, "", "error: the reason\n")
+
+
+def test_the_lab_is_imported_only_when_it_is_used() -> None:
+    code = (
+        "import driftscore.cli.app, sys; print([m for m in sys.modules if 'driftscore.lab' in m])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -120,7 +120,7 @@ class ZeroShotPipeline:
         classifier = self._for_labels(_label_names(labels), template)
         best = self.top_k if top_k is None else _check_top_k(top_k)
         clips = [
-            Audio(audio, self.backbone.rate) if isinstance(audio, np.ndarray) else audio
+            Audio.of((audio, self.backbone.rate)) if isinstance(audio, np.ndarray) else audio
             for audio in (audios if isinstance(audios, list) else [audios])
         ]
         names = classifier.head_.labels

@@ -3,6 +3,11 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Advance = Callable[[int], None]
 
@@ -17,7 +22,6 @@ def progress_bar(what: str, total: int | None, *, show: bool | None = None) -> I
     if total == 0 or not (_visible() if show is None else show):
         yield lambda count: None
         return
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -32,12 +36,22 @@ def progress_bar(what: str, total: int | None, *, show: bool | None = None) -> I
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    console = Console(stderr=True)
+    console = _console()
     # A bar that was asked for in a log file or pipe stays there as its last line.
     transient = console.is_terminal or console.is_jupyter
     with Progress(*columns, console=console, transient=transient) as bar:
         task = bar.add_task(what, total=total)
         yield lambda count: bar.advance(task, count)
+
+
+def _console() -> "Console":
+    """Return the console of the bar: a notebook without ipywidgets is drawn to like a terminal."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if console.is_jupyter and find_spec("ipywidgets") is None:
+        return Console(stderr=True, force_jupyter=False, force_terminal=True)
+    return console
 
 
 def _visible() -> bool:

@@ -41,10 +41,16 @@ def clear(
     chosen = find_caches(names or ())
     size = _size(sum(cache.size() for cache in chosen))
     question = f"Delete {', '.join(cache.name for cache in chosen)} ({size})?"
-    if not yes and not typer.confirm(question, err=True):
+    if not yes and not _confirmed(question):
         say("Nothing deleted")
         raise typer.Exit(1)
     say(f"Deleted {_size(clear_caches(names or ()))}")
+
+
+def _confirmed(question: str) -> bool:
+    """Ask on stderr; typer's own question writes to stdout, which is for data."""
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _row(cache: Cache, *, readable: bool) -> Row:
