@@ -4,12 +4,10 @@ import math
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import IO, cast
+from typing import IO
 
 from driftscore.errors import UsageError
 from driftscore.formats.protocol import Row, Value
-
-Json = str | float | None | list[str] | dict[str, "Json"]
 
 
 def flat(row: Row) -> Row:
@@ -25,20 +23,20 @@ def flat(row: Row) -> Row:
     return spread
 
 
-def plain(value: Value) -> str | int | None:
+def plain(value: Value) -> object:
     """Return a value as csv holds it: a number with six decimals, a list joined."""
     if isinstance(value, float):
         return f"{value:.6f}"
-    return "; ".join(value) if isinstance(value, list) else cast("str | int | None", value)
+    return "; ".join(value) if isinstance(value, list) else value
 
 
-def rounded(value: Value | Row) -> Json:
+def rounded(value: Value | Row) -> object:
     """Return a value as JSON holds it: floats as in csv, infinity (no runner-up) as null."""
-    if isinstance(value, float):
-        return round(value, 6) if math.isfinite(value) else None
     if isinstance(value, dict):
         return {key: rounded(item) for key, item in value.items()}
-    return cast(Json, value)
+    if isinstance(value, float):
+        return round(value, 6) if math.isfinite(value) else None
+    return value
 
 
 def after_row(out: IO[str]) -> Callable[[], None]:
@@ -48,14 +46,6 @@ def after_row(out: IO[str]) -> Callable[[], None]:
     except OSError:  # a stream in memory
         flushed = False
     return out.flush if flushed else lambda: None
-
-
-def number(row: Row, key: str) -> float:
-    """Return a number of a row."""
-    value = row[key]
-    if not isinstance(value, (int, float)):
-        raise UsageError(f"{key} must be a number, got {value!r}")
-    return value
 
 
 def spans(rows: Iterable[Row], format: str) -> Iterator[Row]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import IO
 
-from driftscore.formats._values import number, spans
+from driftscore.formats._values import spans
 from driftscore.formats.protocol import Row
 
 SPANS = True
@@ -17,7 +17,7 @@ def write(
     """Write a header and one line per event, as the rows arrive."""
     out.write("\t".join(_COLUMNS) + "\n")
     for count, row in enumerate(spans(rows, "raven"), start=1):
-        times = f"{number(row, 'start_s'):.6f}\t{number(row, 'end_s'):.6f}"
-        score = f"{number(row, 'score'):.6f}" if "score" in row else ""
+        times = f"{row['start_s']:.6f}\t{row['end_s']:.6f}"
+        score = f"{row['score']:.6f}" if "score" in row else ""
         label = f"{row['file']}\t{row['label']}\t{score}"
         out.write(f"{count}\tSpectrogram 1\t1\t{times}\t{label}\n")
