@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 # One thread: the suite runs beside other work, and OpenMP threads that fight for a core crawl.
@@ -13,12 +13,14 @@ import numpy as np
 import pytest
 import soundfile
 
-from driftscore import Audio, Backbone, ClassBank, build_bank, load_backbone
+from driftscore import Audio, Backbone, ClassBank, build_bank, load_backbone, registry
 
 PROJECT = Path(__file__).resolve().parent.parent
 LABELS = ("dog bark", "Sea_Waves", "siren")
 Run = Callable[..., tuple[int, str, str]]
 """The fixture `run`: arguments of the command -> exit status, stdout, stderr."""
+Install = Callable[[str, str, str], None]
+"""The fixture `install`: a module's name, its source, the text of its entry_points.txt."""
 WriteWav = Callable[..., str]
 """The fixture `wav`: name, seconds and seed of a clip -> the path of its file."""
 
@@ -72,6 +74,23 @@ def wav(tmp_path: Path) -> WriteWav:
         return str(path)
 
     return write
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Return a function that installs a package for one test: its module and its entry points."""
+
+    def add(module: str, source: str, entry_points: str) -> None:
+        (tmp_path / f"{module}.py").write_text(source)
+        about = tmp_path / f"{module}-1.0.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+        (about / "entry_points.txt").write_text(entry_points)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        registry._entry_points.cache_clear()
+
+    yield add
+    registry._entry_points.cache_clear()
 
 
 @pytest.fixture

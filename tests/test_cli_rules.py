@@ -3,16 +3,14 @@
 import csv
 import io
 import json
-from collections.abc import Iterator
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from driftscore import Backbone, ClassBank, Classifier, Head, registry
+from driftscore import Backbone, ClassBank, Classifier, Head
 
-from .conftest import LABELS, Run, WriteWav
+from .conftest import LABELS, Install, Run, WriteWav
 
 ASK = ["--labels", ", ".join(LABELS), "--backbone", "fake"]
 RULE = '''
@@ -27,17 +25,9 @@ def double(bank, *, factor: float = 2.0):
 
 
 @pytest.fixture
-def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Make a module with a rule importable, and register it as the entry point `double`."""
-    (tmp_path / "outside_rules.py").write_text(RULE)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    point = EntryPoint("double", "outside_rules:double", "driftscore.rules")
-    monkeypatch.setattr(
-        registry, "entry_points", lambda group: [point] if group == point.group else []
-    )
-    registry._entry_points.cache_clear()
-    yield
-    registry._entry_points.cache_clear()
+def outside(install: Install) -> None:
+    """Install a package with a rule, which is also the entry point `double`."""
+    install("outside_rules", RULE, "[driftscore.rules]\ndouble = outside_rules:double\n")
 
 
 def head_of(run: Run, tmp_path: Path, *options: object) -> Head:
@@ -46,8 +36,10 @@ def head_of(run: Run, tmp_path: Path, *options: object) -> Head:
     return Head.load(tmp_path / "h.safetensors")
 
 
-def settings_of(head: Head) -> object:
-    return head.made_by["settings"]
+def settings_of(head: Head) -> dict[str, object]:
+    settings = head.made_by["settings"]
+    assert isinstance(settings, dict)
+    return settings
 
 
 @pytest.fixture
@@ -67,11 +59,11 @@ def test_the_beta_of_a_preset_reaches_the_head_and_an_option_wins(
         (["--preset", preset, "--set", "beta=0.2"], 0.2),
     ):
         head = head_of(run, tmp_path, *options)
-        assert settings_of(head) == {"beta": beta}
+        assert settings_of(head)["beta"] == beta
         expected = bank.prototypes + beta * bank.drifts
         np.testing.assert_allclose(head.weights, expected, atol=1e-6)
     fitted = Classifier(LABELS, backbone=fake, preset=preset).fit()
-    assert settings_of(fitted.head_) == {"beta": 0.7}
+    assert settings_of(fitted.head_)["beta"] == 0.7
 
 
 def test_the_beta_of_a_preset_reaches_classify(

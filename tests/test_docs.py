@@ -6,7 +6,7 @@ import shlex
 import pytest
 import typer
 
-from driftscore import cli
+from driftscore.cli.app import app
 from driftscore.lab import commands
 
 from .conftest import PROJECT
@@ -28,7 +28,7 @@ def test_the_readme_shows_commands():
 def test_a_command_in_the_docs_has_the_options_that_it_shows(line):
     words = shlex.split(line.removeprefix("$ "))
     rooms = {"lab": commands.lab, "data": commands.data}
-    command = typer.main.get_command(rooms.get(words[1], cli.app))
+    command = typer.main.get_command(rooms.get(words[1], app))
     command = command.commands[words[2] if words[1] in rooms else words[1]]
     known = {flag for parameter in command.params for flag in parameter.opts}
     shown = {word.split("=")[0] for word in words[2:] if word.startswith("-")}

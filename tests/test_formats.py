@@ -4,16 +4,13 @@ import csv
 import io
 import json
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint
-from pathlib import Path
 
 import pytest
 
-from driftscore import registry
 from driftscore.errors import UsageError
 from driftscore.formats import Row, find_format, format_names, write_rows
 
-from .conftest import LABELS, Run, WriteWav
+from .conftest import LABELS, Install, Run, WriteWav
 
 ASK = ["--labels", ", ".join(LABELS), "--backbone", "fake"]
 BEST: list[Row] = [
@@ -127,17 +124,9 @@ nothing = 3
 
 
 @pytest.fixture
-def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Make a module of formats importable, and register it as the entry point `arrows`."""
-    (tmp_path / "outside_formats.py").write_text(OUTSIDE)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    point = EntryPoint("arrows", "outside_formats", "driftscore.formats")
-    monkeypatch.setattr(
-        registry, "entry_points", lambda group: [point] if group == point.group else []
-    )
-    registry._entry_points.cache_clear()
-    yield
-    registry._entry_points.cache_clear()
+def outside(install: Install) -> None:
+    """Install a package with a format, which is also the entry point `arrows`."""
+    install("outside_formats", OUTSIDE, "[driftscore.formats]\narrows = outside_formats\n")
 
 
 @pytest.mark.usefixtures("outside")

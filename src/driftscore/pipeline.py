@@ -153,11 +153,11 @@ def pipeline(
     model: str | PathLike[str] | Backbone | Embedder = DEFAULT_BACKBONE,
     *,
     runtime: str | None = None,
+    cache: bool = True,
     rule: str | Compile | RuleModule = DEFAULT_RULE,
     settings: Mapping[str, object] | None = None,
     prompts: PromptSettings | None = None,
     preset: str | PathLike[str] | Preset = DEFAULT_PRESET,
-    cache: bool = True,
     progress: bool | None = None,
     candidate_labels: Labels | None = None,
     hypothesis_template: str | None = None,
@@ -166,25 +166,27 @@ def pipeline(
 ) -> ZeroShotPipeline:
     """Return a callable for zero-shot audio classification.
 
-    `rule` to `progress` are those of `Classifier`; the last three are the defaults of each call.
+    `runtime` and `cache` (of texts) are those of a model that is loaded here, `rule` to `progress`
+    those of `Classifier`; the last three are the defaults of each call.
     """
     if task != TASK:
         raise unknown("task", task, [TASK])
     if "beta" in ignored:
         settings = _with_beta(settings, ignored.pop("beta"))
     _note_ignored(pipeline, ignored)
-    embedder = model if isinstance(model, Embedder) else Embedder(model, runtime=runtime)
-    classifier = Classifier(
-        backbone=embedder,
-        rule=rule,
-        settings=settings,
-        prompts=prompts,
-        preset=preset,
-        cache=cache,
-        progress=progress,
-    )
+    if isinstance(model, Embedder):
+        embedder = model
+    else:
+        embedder = Embedder(model, runtime=runtime, text_cache=cache)
     made = ZeroShotPipeline(
-        classifier,
+        Classifier(
+            backbone=embedder,
+            rule=rule,
+            settings=settings,
+            prompts=prompts,
+            preset=preset,
+            progress=progress,
+        ),
         candidate_labels=candidate_labels,
         hypothesis_template=hypothesis_template,
         top_k=top_k,
