@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.records import Results
-from driftscore.lab.report import STYLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -106,6 +105,8 @@ def write_pictures(results: Results, folder: Path) -> list[str]:
     """Write the pictures, and return their file names."""
     import matplotlib as mpl
     from matplotlib import pyplot as plt
+
+    from driftscore.lab.report import STYLE
 
     mpl.use("svg")
     for picture in pictures_of(results):
