@@ -31,7 +31,7 @@ def time() -> Signal:
 
 
 def tone(hz: Signal | float, harmonics: tuple[float, ...] = (1.0,)) -> Signal:
-    """Return a tone of constant or varying pitch; `harmonics` are the amplitudes of its partials."""
+    """Return a tone of constant or varying pitch with the given amplitudes of its harmonics."""
     phase = 2 * np.pi * np.cumsum(np.broadcast_to(hz, time().shape)) / RATE
     parts = [a * np.sin((k + 1) * phase) for k, a in enumerate(harmonics)]
     return np.asarray(np.sum(parts, axis=0))
