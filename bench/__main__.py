@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from bench.page import write_page
-from bench.parts import PARTS, describe_part, part_names, run_part
+from bench.parts import describe_part, part_names, run_part
 from bench.pictures import write_pictures
 from bench.records import PartRecord
 
@@ -33,7 +33,7 @@ def main() -> int:
         result, failed = run_part(name, quick=arguments.quick)
         broken = broken or failed
         results[name] = result
-        results = {part: results[part] for part in PARTS if part in results}
+        results = {part: results[part] for part in part_names() if part in results}
         _save(results, file)
         _report(f"[{number}/{len(names)}] {name}: {_outcome(result)} ({result['seconds']:.0f} s)")
     _save(results, file)

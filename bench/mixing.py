@@ -25,6 +25,7 @@ from driftscore.lab.loudness import LoudnessMeter
 from driftscore.lab.mixing import REF_DB, SOUNDSCAPE_S, draw_scaper, mix
 from driftscore.lab.sounds import Sound, Stretch
 
+THREADS = 1
 RATE, SNR_DB, BAR = 44_100, 6.0, 5
 EVENT_S, BACKGROUND_S = 5, 30
 EVENTS, BACKGROUNDS = 12, 3

@@ -16,6 +16,7 @@ from driftscore import Backbone, Head, build_bank, compile_head, load_backbone
 from driftscore.audio import read
 from driftscore.settings import PromptSettings
 
+THREADS = 1
 LABELS, SECONDS, RATE = 50, 10, 44_100
 
 

@@ -1,8 +1,9 @@
 """The parts of `make bench`, each run in a process of its own.
 
-A part is a file here with `measure(*, quick) -> list[Figure]`. A separate process keeps one part's
-threads, memory and library settings from affecting the next; a part that cannot run becomes a
-line that says why. `python -m bench.parts NAME RESULT.json [--quick]` measures one part.
+A part is a file here with `measure(*, quick) -> list[Figure]`, and `THREADS = 1` if its libraries
+must use one thread. A separate process keeps one part's threads, memory and library settings from
+affecting the next; a part that cannot run becomes a line that says why.
+`python -m bench.parts NAME RESULT.json [--quick]` measures one part.
 """
 
 import ast
@@ -14,7 +15,6 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,37 +27,42 @@ from bench.machine import commit, describe_machine, versions, without_places
 from bench.records import FigureRecord, Measured, PartRecord
 
 HOME = Path(__file__).resolve().parent
-PARTS: Mapping[str, int | None] = {
-    "pipelines": None,
-    "tower": 1,
-    "texts": None,
-    "scoring": 1,
-    "precision": 1,
-    "one_clip": 1,
-    "mixing": 1,
-    "relabel": None,
-    "memory": None,
-    "growth": None,
-    "startup": None,
-}
-"""Every part in the order of the page, and its number of threads: 1, or None for the default of
-each library."""
-
+_FIRST = ("pipelines", "tower", "texts", "scoring", "precision", "one_clip", "mixing", "relabel",
+          "memory", "growth", "startup")  # fmt: skip
+"""The order of the page; parts that are not named here follow, by name."""
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def part_names() -> list[str]:
-    """Return the parts whose file exists, in the order of the page."""
-    return [name for name in PARTS if (HOME / f"{name}.py").is_file()]
+    """Return the parts in the order of the page: every file that defines `measure`."""
+    found = {path.stem for path in HOME.glob("*.py") if _definition(path.stem, "measure")}
+    return [name for name in _FIRST if name in found] + sorted(found.difference(_FIRST))
+
+
+def thread_count(name: str) -> int | None:
+    """Return the THREADS of a part; None, the default of each library, if it defines none."""
+    node = _definition(name, "THREADS")
+    return ast.literal_eval(node.value) if isinstance(node, ast.Assign) else None
+
+
+def _definition(name: str, wanted: str) -> ast.stmt | None:
+    """Return the statement of a part's file that defines a name."""
+    for node in _tree(name).body:
+        if isinstance(node, ast.FunctionDef) and node.name == wanted:
+            return node
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == wanted:
+            return node
+    return None
+
+
+def _tree(name: str) -> ast.Module:
+    """Return a part's syntax tree, without importing it: it may need missing libraries."""
+    return ast.parse((HOME / f"{name}.py").read_text(encoding="utf-8"))
 
 
 def describe_part(name: str) -> tuple[str, str]:
-    """Return a part's title and description from its docstring, without importing it.
-
-    A part may import libraries that are not installed.
-    """
-    tree = ast.parse((HOME / f"{name}.py").read_text(encoding="utf-8"))
-    title, _, about = (ast.get_docstring(tree) or name).partition("\n")
+    """Return a part's title and description: the first line of its docstring, and the rest."""
+    title, _, about = (ast.get_docstring(_tree(name)) or name).partition("\n")
     return title.removesuffix("."), about.strip()
 
 
@@ -73,7 +78,7 @@ def run_part(name: str, *, quick: bool) -> tuple[PartRecord, bool]:
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         commit=commit(HOME.parent),
         quick=quick,
-        threads=PARTS[name] or _requested_threads(),
+        threads=thread_count(name) or _requested_threads(),
         seconds=round(time.perf_counter() - start, 1),
         machine=describe_machine(),
         versions=versions(),
@@ -85,7 +90,7 @@ def run_part(name: str, *, quick: bool) -> tuple[PartRecord, bool]:
 
 def _measure_apart(name: str, *, quick: bool) -> Measured:
     """Run `measure_part` in a new process with the part's number of threads."""
-    threads = PARTS[name]
+    threads = thread_count(name)
     fixed = dict.fromkeys(_THREADS, str(threads)) if threads else {}
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"

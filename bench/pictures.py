@@ -103,6 +103,8 @@ def pictures_of(results: Results) -> list[Picture]:
 
 def write_pictures(results: Results, folder: Path) -> list[str]:
     """Write the pictures, and return their file names."""
+    if not pictures_of(results):
+        return []
     import matplotlib as mpl
     from matplotlib import pyplot as plt
 

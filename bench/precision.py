@@ -10,6 +10,7 @@ from sklearn.metrics import average_precision_score
 from bench.figures import Figure, in_turns, ratio, scaled
 from driftscore.lab.metrics import average_precisions
 
+THREADS = 1
 CLIPS, CLASSES, BAR = 10_231, 200, 10
 
 

@@ -11,6 +11,7 @@ from driftscore import build_bank, compile_head, load_backbone
 from driftscore.settings import PromptSettings
 from driftscore.vectors import unit
 
+THREADS = 1
 CLIPS, LABELS, DIM = 10_000, 200, 512
 
 

@@ -23,6 +23,7 @@ from bench.figures import Figure, Spread, in_turns, ratio, scaled
 from driftscore import Backbone, build_bank, compile_head, load_backbone
 from driftscore.backbones._clap_writer import export
 
+THREADS = 1
 _BATCH = "torch, batch of 8"
 
 
