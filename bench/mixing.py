@@ -21,9 +21,15 @@ import soundfile
 
 from bench.figures import Figure, NotHereError, ratio, scaled
 from driftscore.audio import Audio, read
-from driftscore.lab.loudness import LoudnessMeter
-from driftscore.lab.mixing import REF_DB, SOUNDSCAPE_S, draw_scaper, mix
-from driftscore.lab.sounds import Sound, Stretch
+from driftscore.lab.mixing.loudness import LoudnessMeter
+from driftscore.lab.mixing.record import mix
+from driftscore.lab.mixing.sounds import Excerpt, Sound
+from driftscore.lab.mixing.soundscape import (
+    REF_DB,
+    SOUNDSCAPE_S,
+    SoundscapeSettings,
+    draw_soundscape,
+)
 
 THREADS = 1
 RATE, SNR_DB, BAR = 44_100, 6.0, 5
@@ -127,11 +133,11 @@ def _in_turns(
 def _mix(case: Case, sounds: Mapping[str, Audio], meter: LoudnessMeter) -> Audio:
     """Return our mix of a case."""
     event, background = (Sound(file, sounds[file]) for file in _files(case))
-    record = draw_scaper(
+    record = draw_soundscape(
         [event],
-        Stretch(background, int(case["background_time"] * RATE), int(SOUNDSCAPE_S * RATE)),
+        Excerpt(background, int(case["background_time"] * RATE), int(SOUNDSCAPE_S * RATE)),
+        SoundscapeSettings(placement=(case["event_time"],)),
         snr_db=SNR_DB,
-        placement=[case["event_time"]],
         meter=meter,
         rng=np.random.default_rng(0),
     )

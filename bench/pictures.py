@@ -8,7 +8,7 @@ import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from bench.records import Results
 
@@ -108,11 +108,11 @@ def write_pictures(results: Results, folder: Path) -> list[str]:
     import matplotlib as mpl
     from matplotlib import pyplot as plt
 
-    from driftscore.lab.report import STYLE
+    from driftscore.lab.report.figures import STYLE
 
     mpl.use("svg")
     for picture in pictures_of(results):
-        with mpl.rc_context(STYLE):
+        with mpl.rc_context(cast("dict[Any, Any]", dict(STYLE))):
             figure, out = picture.draw(results), io.StringIO()
             figure.savefig(out, format="svg", metadata={"Date": None})
             plt.close(figure)

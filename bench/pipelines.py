@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from bench.checkpoints import LABELS, SHAPES, write_checkpoint
 from bench.figures import Figure, Spread, in_turns, ratio, scaled
 from driftscore import Audio, Backbone, load_backbone, pipeline
-from driftscore.backbones._clap_writer import export
+from driftscore.backbones.clap.export import export
 
 RATE = 48_000
 TEMPLATE = "This is a sound of {}."

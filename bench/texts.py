@@ -17,7 +17,7 @@ import numpy as np
 from bench.checkpoints import LABELS, write_checkpoint
 from bench.figures import Figure, Spread, in_turns, ratio, scaled
 from driftscore import Backbone, Classifier, build_bank, load_backbone
-from driftscore.backbones._clap_writer import export
+from driftscore.backbones.clap.export import export
 from driftscore.textcache import TextCache
 from driftscore.vectors import Matrix
 

@@ -21,7 +21,7 @@ from bench import one_clip
 from bench.checkpoints import SHAPES, Shape, write_checkpoint
 from bench.figures import Figure, Spread, in_turns, ratio, scaled
 from driftscore import Backbone, build_bank, compile_head, load_backbone
-from driftscore.backbones._clap_writer import export
+from driftscore.backbones.clap.export import export
 
 THREADS = 1
 _BATCH = "torch, batch of 8"

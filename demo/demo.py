@@ -17,12 +17,16 @@ from rich.text import Text
 
 from driftscore import Audio, Backbone, Head, build_bank, compile_head, load_backbone
 from driftscore.errors import UsageError
-from driftscore.lab.datasets import shared_events
+from driftscore.lab.corpora.about import Clip
+from driftscore.lab.corpora.datasets import find_dataset
+from driftscore.lab.corpora.loading import load
+from driftscore.lab.corpora.noises import find_noise
 from driftscore.lab.metrics import accuracy, accuracy_difference
-from driftscore.lab.mixing import draw_additive, mix
-from driftscore.lab.noises import recorded
+from driftscore.lab.mixing.loudness import LoudnessMeter
+from driftscore.lab.mixing.mixings import find_mixing
+from driftscore.lab.mixing.record import mix
+from driftscore.lab.mixing.sounds import Excerpt, Sound
 from driftscore.lab.seeds import generator
-from driftscore.lab.sounds import Sound, Stretch, load
 from driftscore.progress import progress_bar
 from driftscore.result import Result
 from driftscore.textcache import TextCache
@@ -43,11 +47,14 @@ SNRS_DB = (None, 10.0, 0.0)
 _WIDE = 108  # columns of the table if it spells out every label
 
 
-def in_noise(event: Sound, noise: Stretch, snr_db: float | None) -> Audio:
+def in_noise(event: Sound, noise: Excerpt, snr_db: float | None) -> Audio:
     """Return an event mixed with noise at a power SNR; None leaves it clean."""
     if snr_db is None:
         return event.audio
-    return mix(draw_additive(event, noise, snr_db=snr_db)).audio
+    record = find_mixing("additive").draw(
+        event, noise, snr_db=snr_db, meter=LoudnessMeter(), rng=generator("demo")
+    )
+    return mix(record, load).audio
 
 
 def sound(path: Path, rate: int) -> Sound:
@@ -72,8 +79,7 @@ def synthetic_table(model: Backbone, heads: dict[str, Head], *, wide: bool) -> T
     for condition in ("clean", "0 dB"):
         for rule in RULES:
             table.add_column(f"{condition}, {rule}", no_wrap=True)
-    street = sound(HERE / "sounds" / "street.flac", model.rate)
-    noise = Stretch(street, 0, len(street.audio.samples))
+    noise = sound(HERE / "sounds" / "street.flac", model.rate).full
     for name, truth in SOUNDS.items():
         row = [Text(truth, style="bold")]
         event = sound(HERE / "sounds" / f"{name}.flac", model.rate)
@@ -120,20 +126,19 @@ def real_table(model: Backbone, per_class: int) -> Table:
     return table
 
 
-def real_clips(per_class: int) -> tuple[list[str], list[shared_events.Clip]]:
+def real_clips(per_class: int) -> tuple[list[str], list[Clip]]:
     """Return the labels of the shared recordings, and the first clips of each."""
-    home = shared_events.default_home()
-    labels = list(shared_events.labels(home))
-    every = shared_events.clips(home)
+    events = find_dataset("shared_events")
+    labels, every = list(events.labels()), events.clips()
     of_class = [[clip for clip in every if clip.labels == (label,)] for label in labels]
     return labels, [clip for few in of_class for clip in few[:per_class]]
 
 
-def embed_in_noise(clip: shared_events.Clip, model: Backbone, snr_db: float | None) -> Vector:
+def embed_in_noise(clip: Clip, model: Backbone, snr_db: float | None) -> Vector:
     """Return the embedding of a clip in recorded noise, the same noise at every SNR."""
     event = sound(clip.path, model.rate)
     rng = generator("demo", clip.id)
-    noise = recorded.sample(event.audio.seconds, model.rate, rng, avoid=clip.labels)
+    noise = find_noise("recorded").sample(event.audio.seconds, model.rate, rng, avoid=clip.labels)
     return embed(in_noise(event, noise, snr_db), model)
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import typer
 import typer.core
-from driftscore.cli.app import app
 
 from driftscore.cli import lab as lab_commands
+from driftscore.cli.app import app
 
 from .conftest import PROJECT
 

@@ -45,10 +45,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(PROJECT / "demo" / "sounds", home / "demo" / "sounds")
     for blocks in RECIPES.values():
         for _, body in blocks:
-            if (name := file_of(body)) is not None:
-                assert not (home / name).exists(), f"the recipe's file {name} exists already"
-                (home / name).parent.mkdir(parents=True, exist_ok=True)
-                (home / name).write_text(body.partition("\n")[2], encoding="utf-8")
+            if (file := file_of(body)) is not None:
+                assert not (home / file).exists(), f"the recipe's file {file} exists already"
+                (home / file).parent.mkdir(parents=True, exist_ok=True)
+                (home / file).write_text(body.partition("\n")[2], encoding="utf-8")
     write_recordings(home)
     return home
 
