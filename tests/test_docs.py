@@ -8,7 +8,7 @@ import pytest
 import typer
 import typer.core
 
-from driftscore.cli import lab as lab_commands
+from driftscore.cli import data, lab
 from driftscore.cli.app import app
 
 from .conftest import PROJECT
@@ -27,7 +27,7 @@ COMMANDS = [
 
 def find_options(words: list[str]) -> set[str]:
     """Return the options of the command that words name; `lab run` is a command of a group."""
-    groups = {"lab": lab_commands.lab, "data": lab_commands.data}
+    groups = {"lab": lab.app, "data": data.app}
     command = typer.main.get_command(groups.get(words[0], app))
     for word in words[1:] if words[0] in groups else words:
         if not isinstance(command, typer.core.TyperGroup):
@@ -59,8 +59,16 @@ def test_files_that_the_documents_name_exist(name: str) -> None:
     text = (PROJECT / name).read_text(encoding="utf-8")
     prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
     for shown in re.findall(r"`([\w./-]+\.(?:py|toml|md)|[\w./-]+/)`", prose):
-        homes = (PROJECT, PROJECT / "src" / "driftscore", PROJECT / "src" / "driftscore" / "lab")
-        assert any((home / shown).exists() for home in homes), shown
+        assert any((home / shown).exists() for home in (PROJECT, PROJECT / "src/driftscore")), shown
+
+
+def test_the_glossary_defines_every_word_of_the_vocabulary() -> None:
+    text = (PROJECT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    glossary = text.partition("## Glossary")[2].partition("\n## ")[0]
+    for word in ("recording", "clip", "window", "embedding", "label", "phrase", "prompt", "bank",
+                 "head", "rule", "backbone", "calibration", "score", "event", "condition", "cell",
+                 "row"):  # fmt: skip
+        assert f"| {word} |" in glossary
 
 
 def test_no_path_of_a_machine_is_in_the_repository() -> None:
