@@ -30,10 +30,11 @@ $(VENV)/.ready: $(VENV)/.core
 test: setup ## run every test
 	$(BIN)/python -m pytest
 
-lint: setup ## style, formatting and types
+lint: setup ## style, formatting, types and the order of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 format: setup ## put the code into its standard form
 	$(BIN)/ruff check --fix .

@@ -1,1 +1,1 @@
-"""The benchmarks behind docs/bench.md: `make bench`, one part a file."""
+"""The benchmarks behind docs/bench.md: run by `make bench`, one part per file."""

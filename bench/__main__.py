@@ -1,55 +1,72 @@
-"""`make bench`: run every part, keep the figures as JSON, write the page and its pictures.
+"""Run the benchmarks, keep their figures as JSON, and write the page and its pictures.
 
     python -m bench [--only PART ...] [--quick] [--out docs] [--page]
 
-Parts that are not run keep what an earlier run found. Progress is on stderr.
+Parts that are not run keep the figures of an earlier run. Progress is on stderr.
 """
 
 import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from bench.page import write_page
-from bench.parts import PARTS, part_names, run_part
+from bench.parts import describe_part, part_names, run_part
 from bench.pictures import write_pictures
+from bench.records import PartRecord
 
 
 def main() -> int:
-    """Run what was asked for; 1 if a part broke, which is not the same as a bar not met."""
+    """Run the parts that were asked for; return 1 if one broke (a bar that is not met is no error).
+
+    Titles and descriptions are always those of the files as they are now, also of parts that are
+    not run.
+    """
     arguments = _arguments()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    kept = arguments.out / "bench.json"
-    results: dict[str, Any] = json.loads(kept.read_text("utf-8")) if kept.is_file() else {}
+    file = arguments.out / "bench.json"
+    results = _load(file)
     names = [] if arguments.page else arguments.only or part_names()
-    broken = []
+    broken = False
     for number, name in enumerate(names, start=1):
-        _say(f"[{number}/{len(names)}] {name} ...")
-        result = run_part(name, quick=arguments.quick)
-        failed = result.pop("failed")
-        broken += [name] * failed
+        _report(f"[{number}/{len(names)}] {name} ...")
+        result, failed = run_part(name, quick=arguments.quick)
+        broken = broken or failed
         results[name] = result
-        results = {part: results[part] for part in PARTS if part in results}
-        kept.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        _say(f"[{number}/{len(names)}] {name}: {_outcome(result)} ({result['seconds']:.0f} s)")
+        results = {part: results[part] for part in part_names() if part in results}
+        _save(results, file)
+        _report(f"[{number}/{len(names)}] {name}: {_outcome(result)} ({result['seconds']:.0f} s)")
+    _save(results, file)
     pictures = write_pictures(results, arguments.out)
     write_page(results, arguments.out / "bench.md")
-    _say(f"written to {arguments.out}: " + ", ".join(["bench.json", "bench.md", *pictures]))
+    _report(f"Written to {arguments.out}: " + ", ".join(["bench.json", "bench.md", *pictures]))
     return 1 if broken else 0
 
 
+def _load(file: Path) -> dict[str, PartRecord]:
+    results: dict[str, PartRecord] = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+    for name in results:
+        if name in part_names():
+            results[name]["title"], results[name]["about"] = describe_part(name)
+    return results
+
+
+def _save(results: dict[str, PartRecord], file: Path) -> None:
+    file.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.splitlines()[0])
+    description = (__doc__ or "").splitlines()[0]
+    parser = argparse.ArgumentParser(prog="python -m bench", description=description)
     parser.add_argument("--only", nargs="+", choices=part_names(), metavar="PART",
-                        help=f"run these parts alone: {', '.join(part_names())}")  # fmt: skip
-    parser.add_argument("--quick", action="store_true", help="small sizes: a trial, no figures")
-    parser.add_argument("--out", type=Path, default=Path("docs"), help="folder to write to (docs)")
-    parser.add_argument("--page", action="store_true", help="run nothing: write the page anew")
+                        help=f"run only these parts: {', '.join(part_names())}")  # fmt: skip
+    parser.add_argument("--quick", action="store_true", help="a trial with small sizes")
+    parser.add_argument("--out", type=Path, default=Path("docs"), help="output folder (docs)")
+    parser.add_argument("--page", action="store_true", help="run nothing; write the page again")
     return parser.parse_args()
 
 
-def _outcome(result: dict[str, Any]) -> str:
+def _outcome(result: PartRecord) -> str:
     if result["error"]:
         return f"could not run: {result['error']}"
     bars = [figure["met"] for figure in result["figures"] if figure["met"] is not None]
@@ -59,7 +76,7 @@ def _outcome(result: dict[str, Any]) -> str:
     )
 
 
-def _say(text: str) -> None:
+def _report(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 

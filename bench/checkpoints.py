@@ -1,17 +1,28 @@
-"""Random CLAP checkpoints of LAION's shapes: the work of the real ones, without their weights.
+"""Random CLAP checkpoints with the shapes of LAION's models.
 
-Speed does not depend on the weights' values. They are drawn wider than a fresh model's, so
-that sounds and texts get embeddings that differ, and a wrong answer would show.
+Speed does not depend on the values of the weights. They are drawn from a wider distribution than
+that of a newly initialised model, so that different sounds and texts get clearly different
+embeddings and a wrong result would be noticed.
 """
 
 import math
 import os
 from pathlib import Path
+from typing import TypedDict
 
 from bench.figures import NotHereError
 from driftscore.prompts import split_labels
 
-SHAPES = {
+
+class Shape(TypedDict):
+    """The part of a CLAP audio configuration that differs between the models."""
+
+    depths: list[int]
+    patch_embeds_hidden_size: int
+    hidden_size: int
+
+
+SHAPES: dict[str, Shape] = {
     "clap-htsat-unfused": {
         "depths": [2, 2, 6, 2], "patch_embeds_hidden_size": 96, "hidden_size": 768,
     },
@@ -31,12 +42,12 @@ LABELS = split_labels(
 
 
 def write_checkpoint(shape: str, home: Path) -> Path:
-    """Save a random model of a shape with its front end and RoBERTa's tokenizer."""
+    """Save a random model of a shape, with CLAP's feature extractor and RoBERTa's tokenizer."""
     import torch
     import transformers
 
     torch.manual_seed(0)
-    config = transformers.ClapConfig(audio_config=SHAPES[shape], text_config={})
+    config = transformers.ClapConfig(audio_config=dict(SHAPES[shape]), text_config={})
     model = transformers.ClapModel(config).eval()
     with torch.no_grad():
         for name, tensor in model.named_parameters():
@@ -60,6 +71,7 @@ def _tokenizer_file() -> Path:
     file = shared / "models" / "clap_htsat_unfused_golden" / "tokenizer.json"
     if not file.is_file():
         raise NotHereError(
-            "RoBERTa's tokenizer is not at hand (../shared/models): texts would have other lengths"
+            "RoBERTa's tokenizer was not found in ../shared/models (set DRIFTSCORE_SHARED); with "
+            "another tokenizer texts would have other lengths"
         )
     return file

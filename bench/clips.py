@@ -1,4 +1,4 @@
-"""Sound files for the benchmarks: noise, as many and as long as wanted, little of it on disk."""
+"""Write sound files for the benchmarks: noise, of any number and length."""
 
 import os
 from pathlib import Path
@@ -9,10 +9,11 @@ import soundfile
 LABELS = "dog bark, siren, rain, speech, music"
 RATE = 16_000
 DISTINCT = 40
+"""How many files of a folder have a content of their own; the others are hard links to them."""
 
 
 def write_noise(path: Path, seconds: float, *, rate: int = RATE, seed: int = 0) -> Path:
-    """Write 16-bit noise as a stream, a minute at a time: ten hours take no memory."""
+    """Write 16-bit noise in blocks of one minute, so that a long file needs little memory."""
     rng = np.random.default_rng(seed)
     left = round(seconds * rate)
     with soundfile.SoundFile(path, "w", rate, 1, subtype="PCM_16") as sound:
@@ -24,7 +25,7 @@ def write_noise(path: Path, seconds: float, *, rate: int = RATE, seed: int = 0) 
 
 
 def write_clips(folder: Path, clips: int, *, seconds: float = 1.0) -> Path:
-    """Write a folder of clips: many names, and under them a few dozen contents in turn."""
+    """Write a folder of clips; after the first few dozen, contents repeat under new names."""
     folder.mkdir(parents=True)
     for number in range(clips):
         path = folder / f"{number:06d}.wav"

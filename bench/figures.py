@@ -1,8 +1,8 @@
-"""What a benchmark returns: a figure with its peer, measured in turns, and how to measure so.
+"""What a benchmark returns: figures, each measured in turns with its peer.
 
-Timings on a shared machine drift by the minute, so ours and the peer's run in turns within
-one process (or as processes side by side), and what is kept is the ratio of each turn:
-its median, and its middle half as the spread.
+The speed of a shared machine drifts from minute to minute. So our work and the peer's run in
+turns within one process (or as processes side by side), and the ratio is computed per turn. The
+page shows the median of the turns and their middle half.
 """
 
 import time
@@ -13,12 +13,12 @@ import numpy as np
 
 
 class NotHereError(Exception):
-    """A part cannot run on this machine; its text says what is missing and how to get it."""
+    """A part cannot run on this machine; the message says what is missing and how to get it."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A median with its middle half."""
+    """A median with its middle half (the 25th and 75th percentile)."""
 
     median: float
     low: float
@@ -34,12 +34,12 @@ class Spread:
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the page: some work, what it cost, what the peer's cost, and the bar."""
+    """One line of the page: some work, its cost, the cost of the peer's work, and the bar."""
 
     work: str
     ours: Spread
     unit: str
-    """Of `ours` and `theirs`: s, ms, ms a clip, MB, GFLOP/s ..."""
+    """Unit of `ours` and `theirs`: s, ms, ms per clip, MB, GFLOP/s ..."""
     peer: str = ""
     theirs: Spread | None = None
     ratio: Spread | None = None
@@ -53,7 +53,7 @@ class Figure:
 def in_turns(
     runs: Mapping[str, Callable[[], object]], turns: int, *, warm: bool = True
 ) -> dict[str, list[float]]:
-    """Time each of `runs` once a turn, in seconds; the order is turned round every other turn."""
+    """Return the seconds of each run in each turn; every second turn has the reverse order."""
     if warm:
         for run in runs.values():
             run()
@@ -68,10 +68,10 @@ def in_turns(
 
 
 def ratio(theirs: list[float], ours: list[float]) -> Spread:
-    """Return how many times as fast we were, turn by turn."""
+    """Return how many times as fast we were, computed per turn."""
     return Spread.of([peer / own for peer, own in zip(theirs, ours, strict=True)])
 
 
 def scaled(seconds: list[float], factor: float) -> Spread:
-    """Return times in another unit: 1e3 / clips makes milliseconds a clip."""
+    """Return times in another unit: the factor 1e3 / clips gives milliseconds per clip."""
     return Spread.of([value * factor for value in seconds])

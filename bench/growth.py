@@ -1,8 +1,8 @@
 """How cost grows with the number of clips, from 100 to 10,000.
 
-1 s clips on disk through `mini`, 5 labels, no cache, each size in a process of its own that
-loads the model, hears 40 clips to warm up and then times; the sizes in turns. Clips are many
-names for a few dozen contents. As a program: `python -m bench.growth FOLDER CLIPS`.
+Clips of 1 s on disk through `mini` with 5 labels and no cache. Each size runs in a process of its
+own that loads the model, embeds 40 clips to warm up, and is then timed; the sizes take turns. The
+files share a few dozen contents. `python -m bench.growth FOLDER CLIPS` times one size.
 """
 
 import sys
@@ -17,8 +17,8 @@ from bench.figures import Figure, Spread
 from bench.shell import python
 
 SIZES = (100, 300, 1_000, 3_000, 10_000)
-LINEAR = 0.05
-"""How far the exponent of time in clips may be from 1."""
+TOLERANCE = 0.05
+"""How far the exponent of time against clips may be from 1."""
 
 
 def measure(*, quick: bool) -> list[Figure]:
@@ -40,16 +40,16 @@ def measure(*, quick: bool) -> list[Figure]:
 
 
 def _exponent(seconds: dict[int, list[float]]) -> Figure:
-    """Fit, turn by turn, time as a power of the number of clips."""
+    """Fit time as a power of the number of clips, in each turn."""
     sizes = np.log(list(seconds))
     turns = zip(*seconds.values(), strict=True)
     found = Spread.of([float(np.polyfit(sizes, np.log(times), 1)[0]) for times in turns])
     return Figure(
-        f"growth of time from {min(seconds):,} to {max(seconds):,} clips: its power of clips",
+        f"exponent of time against clips, from {min(seconds):,} to {max(seconds):,} clips",
         found,
         "",
-        bar=f"1: linear, flat per clip (within {LINEAR:g})",
-        met=abs(found.median - 1) <= LINEAR,
+        bar=f"1: linear, constant per clip (within {TOLERANCE:g})",
+        met=abs(found.median - 1) <= TOLERANCE,
     )
 
 
@@ -58,20 +58,20 @@ def _cost(
 ) -> Figure:
     few, many = min(costs), max(costs)
     pairs = zip(seconds[few], seconds[many], strict=True)
-    said = ", ".join(f"{size:,} clips {cost.median:.2f}" for size, cost in costs.items())
+    by_size = ", ".join(f"{size:,} clips {cost.median:.2f}" for size, cost in costs.items())
     return Figure(
         f"cost per clip at {many:,} clips",
         costs[many],
-        "ms a clip",
+        "ms per clip",
         peer=f"the same at {few:,} clips",
         theirs=costs[few],
         ratio=Spread.of([(one / few) / (other / many) for one, other in pairs]),
-        note=f"ms a clip: {said}",
+        note=f"ms per clip: {by_size}",
         details={
             "clips": list(costs),
-            "ms_a_clip": [cost.median for cost in costs.values()],
-            "ms_a_clip_low": [cost.low for cost in costs.values()],
-            "ms_a_clip_high": [cost.high for cost in costs.values()],
+            "ms_per_clip": [cost.median for cost in costs.values()],
+            "ms_per_clip_low": [cost.low for cost in costs.values()],
+            "ms_per_clip_high": [cost.high for cost in costs.values()],
             "peak_mb": list(memory.values()),
         },
     )
@@ -90,19 +90,19 @@ def _memory(memory: dict[int, float]) -> Figure:
 
 
 def _time_clips(folder: str, clips: int) -> float:
-    """Classify that many clips of a folder in this process, and return the seconds."""
+    """Classify the first clips of a folder in this process; return the seconds."""
     from driftscore import Classifier
     from driftscore.audio import expand
 
-    ears = Classifier(LABELS.split(", ")).fit()
+    classifier = Classifier(LABELS.split(", ")).fit()
     files = expand([folder])[:clips]
-    for _ in ears.classify(files[:DISTINCT]):
+    for _ in classifier.classify(files[:DISTINCT]):
         pass
     start = time.perf_counter()
-    done = sum(1 for result in ears.classify(files) if not result.error)
+    done = sum(1 for result in classifier.classify(files) if not result.error)
     seconds = time.perf_counter() - start
     if done != clips:
-        raise RuntimeError(f"{clips - done} of {clips} clips could not be heard")
+        raise RuntimeError(f"{clips - done} of {clips} clips could not be classified")
     return seconds
 
 

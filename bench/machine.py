@@ -1,4 +1,7 @@
-"""What a figure was measured on: processor, memory, system, versions; no name, no place."""
+"""Describe the machine of a measurement: processor, memory, system and versions.
+
+Host names and paths are left out.
+"""
 
 import os
 import platform
@@ -21,7 +24,7 @@ _PACKAGES = (
 
 
 def describe_machine() -> dict[str, str | int | float]:
-    """Return the processor, its cores, the memory and the system."""
+    """Return the processor, the number of its cores, the memory and the operating system."""
     return {
         "cpu": _cpu(),
         "cores": os.cpu_count() or 1,
@@ -31,7 +34,7 @@ def describe_machine() -> dict[str, str | int | float]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of what is installed of the libraries that matter."""
+    """Return the versions of Python and of the installed libraries that affect speed."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:
@@ -42,15 +45,15 @@ def versions() -> dict[str, str]:
 
 
 def commit(folder: Path) -> str:
-    """Return the commit that a folder is at, "+ changes" if it holds others; empty without git."""
+    """Return the commit of a folder, with "+ changes" if it is modified; empty without git."""
     try:
-        told = [
+        head, status = (
             subprocess.run(["git", *what], cwd=folder, capture_output=True, text=True, check=True)
             for what in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "-uno"])
-        ]
+        )
     except (OSError, subprocess.CalledProcessError):
         return ""
-    return told[0].stdout.strip() + (" + changes" if told[1].stdout.strip() else "")
+    return head.stdout.strip() + (" + changes" if status.stdout.strip() else "")
 
 
 def without_places(text: str) -> str:

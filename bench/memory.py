@@ -1,7 +1,7 @@
-"""Memory: flat in the number of files and in their length.
+"""Peak memory: constant in the number of files and in their length.
 
-Peak resident memory of the command from the shell, with `mini`: 1 s clips by the number,
-and a recording of ten hours (16 kHz wav) beside one of a minute.
+Peak resident memory of the command, run from the shell with `mini`: clips of 1 s in growing
+number, and a recording of ten hours (16 kHz wav) beside one of a minute.
 """
 
 import tempfile
@@ -16,7 +16,7 @@ LONG_S = 10 * 3600
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """Watch the command at each size."""
+    """Measure the command's peak memory at each size."""
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         return [
@@ -33,7 +33,7 @@ def _many_files(home: Path, sizes: tuple[int, ...]) -> Figure:
         npz = home / f"{size}.npz"
         peaks["embed"][str(size)] = driftscore("embed", folder, "-o", npz, cache=home).peak_mb
     largest = max(peak for of_command in peaks.values() for peak in of_command.values())
-    said = "; ".join(
+    by_command = "; ".join(
         f"{command}: " + ", ".join(f"{int(n):,} files {peak:.0f} MB" for n, peak in found.items())
         for command, found in peaks.items()
     )
@@ -43,33 +43,33 @@ def _many_files(home: Path, sizes: tuple[int, ...]) -> Figure:
         "MB",
         bar="<= 1.5 GB for any number of files",
         met=largest <= MOST_MB,
-        note=f"{said}; growth goes up to 10,000 files, relabel to 100,000",
-        details={"peak_mb": peaks},
+        note=f"{by_command}; the part growth goes up to 10,000 files, relabel to 100,000",
+        details={"peaks_mb": peaks},
     )
 
 
 def _long_file(home: Path, seconds: int) -> list[Figure]:
-    minute = _classify(write_noise(home / "minute.wav", 60), home)
+    short = _classify(write_noise(home / "minute.wav", 60), home)
     path = write_noise(home / "long.wav", seconds)
-    whole = _classify(path, home)
+    long = _classify(path, home)
     path.unlink()
-    added = whole.peak_mb - minute.peak_mb
+    added = long.peak_mb - short.peak_mb
     hours = f"{seconds / 3600:g} h"
     return [
         Figure(
-            f"a {hours} recording: memory added to a minute's",
+            f"memory of a {hours} recording beyond that of one minute",
             Spread.of([added]),
             "MB",
             bar="< 200 MB",
             met=added < ADDED_MB,
-            note=f"{minute.peak_mb:.0f} MB for a minute, {whole.peak_mb:.0f} MB for {hours}",
-            details={"minute_mb": minute.peak_mb, "long_mb": whole.peak_mb, "seconds": seconds},
+            note=f"{short.peak_mb:.0f} MB for a minute, {long.peak_mb:.0f} MB for {hours}",
+            details={"minute_mb": short.peak_mb, "long_mb": long.peak_mb, "seconds": seconds},
         ),
         Figure(
             f"classifying a {hours} recording, from the shell",
-            Spread.of([whole.seconds]),
+            Spread.of([long.seconds]),
             "s",
-            note=f"{seconds / whole.seconds:,.0f} times as fast as it sounds",
+            note=f"{seconds / long.seconds:,.0f} times real time",
         ),
     ]
 

@@ -1,9 +1,9 @@
 """Mixing one clip beside pip scaper.
 
-An event of 5 s put at 6 dB into 10 s of a 30 s background, 44.1 kHz, a dozen different
-pairs. Scaper makes its soundscape in memory (`generate` without a path), in a process of its own
-Python, and times `generate` alone; then it is our turn. Both get the same files and give the
-same samples.
+An event of 5 s is mixed at 6 dB into 10 s of a 30 s background, at 44.1 kHz, for a dozen different
+pairs. Scaper generates its soundscape in memory (`generate` without a path) in a process of its own
+Python, and only `generate` is timed; then our own mixing runs. Both read the same files and give
+the same samples.
 """
 
 import json
@@ -14,59 +14,91 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import soundfile
 
 from bench.figures import Figure, NotHereError, ratio, scaled
 from driftscore.audio import Audio, read
-from driftscore.lab.loudness import LoudnessMeter
-from driftscore.lab.mixing import REF_DB, SOUNDSCAPE_S, draw_scaper, mix
-from driftscore.lab.sounds import Sound, Stretch
+from driftscore.lab.mixing.loudness import LoudnessMeter
+from driftscore.lab.mixing.record import mix
+from driftscore.lab.mixing.sounds import Excerpt, Sound
+from driftscore.lab.mixing.soundscape import (
+    REF_DB,
+    SOUNDSCAPE_S,
+    SoundscapeSettings,
+    draw_soundscape,
+)
 
+THREADS = 1
 RATE, SNR_DB, BAR = 44_100, 6.0, 5
 EVENT_S, BACKGROUND_S = 5, 30
 EVENTS, BACKGROUNDS = 12, 3
 WAYS = {
-    "held": "mixing one clip of 10 s: sounds in memory, loudness cached",
-    "lab": "as in a lab run: the event read from its file, the background in memory, cached",
-    "read": "event and the whole background read from their files, loudness cached",
-    "measured": "event and the whole background read, loudness measured",
+    "memory": "mixing one clip of 10 s: sounds in memory, loudness cached",
+    "lab": "as in a lab run: event read from its file, background in memory, loudness cached",
+    "read": "event and complete background read from their files, loudness cached",
+    "measured": "event and complete background read, loudness measured",
 }
 _VARIABLE = "DRIFTSCORE_SCAPER_PYTHON"
 
-Case = Mapping[str, Any]
-Ask = Callable[[int], float]
+
+class Case(TypedDict):
+    """One mix: what scaper_child.py and our own mixing are given."""
+
+    seconds: float
+    rate: int
+    ref_db: float
+    snr_db: float
+    foreground: str
+    backgrounds: str
+    event: str
+    background: str
+    event_time: float
+    background_time: float
+    out: str
+
+
+Generate = Callable[[int], float]
+"""Has scaper generate the case of a number; returns the seconds that it took."""
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """Mix the same clips in turns: scaper, and ours in four states of what is at hand."""
+    """Mix the same clips in turns: scaper, and ours with more or less already in memory."""
     turns = 6 if quick else 60
     with tempfile.TemporaryDirectory() as folder:
         cases = _write_cases(Path(folder))
-        held = _loaded(*{file for case in cases for file in _files(case)})
-        meter = LoudnessMeter()
-        ways: dict[str, Callable[[Case], Audio]] = {
-            "held": lambda case: _mixed(case, held, meter),
-            "lab": lambda case: _mixed(case, {**held, **_loaded(case["event"])}, meter),
-            "read": lambda case: _mixed(case, _loaded(*_files(case)), meter),
-            "measured": lambda case: _mixed(case, _loaded(*_files(case)), LoudnessMeter()),
-        }
-        with _scaper(cases) as (about, ask):
-            for number, case in enumerate(cases):  # what is cached is so from here on
-                ask(number)
-                ways["held"](case)
+        ways = _ways(cases)
+        with _scaper(cases) as (versions, generate):
+            for number, case in enumerate(cases):  # fills the caches of both
+                generate(number)
+                ways["memory"](case)
             worst = max(_difference(case, ways["read"](case)) for case in cases)
-            seconds = _in_turns(cases, ways, ask, turns)
+            seconds = _in_turns(cases, ways, generate, turns)
     theirs = seconds.pop("scaper")
-    told = f"scaper {about['scaper']} with numpy {about['numpy']}; largest difference {worst:.1e}"
-    return [_figure(way, ours, theirs, told) for way, ours in seconds.items()]
+    note = (
+        f"scaper {versions['scaper']} with numpy {versions['numpy']}; "
+        f"largest difference of a sample {worst:.1e}"
+    )
+    return [_figure(way, ours, theirs, note) for way, ours in seconds.items()]
 
 
-def _figure(way: str, ours: list[float], theirs: list[float], told: str) -> Figure:
-    """Return the figure of one way; the bar is for the first, which the others explain."""
-    found, barred = ratio(theirs, ours), way == "held"
+def _ways(cases: list[Case]) -> dict[str, Callable[[Case], Audio]]:
+    """Return our mixing with more or less of its input already in memory."""
+    loaded = _load(*{file for case in cases for file in _files(case)})
+    meter = LoudnessMeter()
+    return {
+        "memory": lambda case: _mix(case, loaded, meter),
+        "lab": lambda case: _mix(case, {**loaded, **_load(case["event"])}, meter),
+        "read": lambda case: _mix(case, _load(*_files(case)), meter),
+        "measured": lambda case: _mix(case, _load(*_files(case)), LoudnessMeter()),
+    }
+
+
+def _figure(way: str, ours: list[float], theirs: list[float], note: str) -> Figure:
+    """Return the figure of one way; only the first has a bar, the others explain it."""
+    found, barred = ratio(theirs, ours), way == "memory"
     return Figure(
         WAYS[way],
         scaled(ours, 1e3),
@@ -76,21 +108,21 @@ def _figure(way: str, ours: list[float], theirs: list[float], told: str) -> Figu
         ratio=found,
         bar=f">= {BAR}x" if barred else "",
         met=found.median >= BAR if barred else None,
-        note=told if barred else "",
+        note=note if barred else "",
     )
 
 
 def _in_turns(
-    cases: list[Case], ways: Mapping[str, Callable[[Case], Audio]], ask: Ask, turns: int
+    cases: list[Case], ways: Mapping[str, Callable[[Case], Audio]], generate: Generate, turns: int
 ) -> dict[str, list[float]]:
-    """Time scaper and each of our ways on one case a turn; scaper times itself."""
+    """Time scaper and each of our ways on one case per turn; scaper times itself."""
     seconds: dict[str, list[float]] = {"scaper": [], **{name: [] for name in ways}}
     for turn in range(turns):
         number = turn % len(cases)
         order = list(seconds) if turn % 2 == 0 else list(seconds)[::-1]
         for name in order:
             if name == "scaper":
-                seconds[name].append(ask(number))
+                seconds[name].append(generate(number))
                 continue
             start = time.perf_counter()
             ways[name](cases[number])
@@ -98,14 +130,14 @@ def _in_turns(
     return seconds
 
 
-def _mixed(case: Case, sounds: Mapping[str, Audio], meter: LoudnessMeter) -> Audio:
-    """Mix a case with ours, from its sounds to its samples."""
+def _mix(case: Case, sounds: Mapping[str, Audio], meter: LoudnessMeter) -> Audio:
+    """Return our mix of a case."""
     event, background = (Sound(file, sounds[file]) for file in _files(case))
-    record = draw_scaper(
+    record = draw_soundscape(
         [event],
-        Stretch(background, int(case["background_time"] * RATE), int(SOUNDSCAPE_S * RATE)),
+        Excerpt(background, int(case["background_time"] * RATE), int(SOUNDSCAPE_S * RATE)),
+        SoundscapeSettings(placement=(case["event_time"],)),
         snr_db=SNR_DB,
-        placement=[case["event_time"]],
         meter=meter,
         rng=np.random.default_rng(0),
     )
@@ -116,7 +148,7 @@ def _files(case: Case) -> tuple[str, str]:
     return case["event"], case["background"]
 
 
-def _loaded(*files: str) -> dict[str, Audio]:
+def _load(*files: str) -> dict[str, Audio]:
     return {file: read(file, rate=RATE) for file in files}
 
 
@@ -125,7 +157,7 @@ def _difference(case: Case, ours: Audio) -> float:
 
 
 def _write_cases(folder: Path) -> list[Case]:
-    """Write the sounds and say how they are mixed."""
+    """Write the sounds, and return how they are mixed."""
     rng = np.random.default_rng(0)
 
     def write(kind: str, label: str, number: int, seconds: int) -> str:
@@ -155,29 +187,34 @@ def _write_cases(folder: Path) -> list[Case]:
 
 
 @contextmanager
-def _scaper(cases: list[Case]) -> Iterator[tuple[dict[str, str], Ask]]:
-    """Start scaper beside us; yield its versions, and what makes a case and tells its seconds."""
+def _scaper(cases: list[Case]) -> Iterator[tuple[dict[str, str], Generate]]:
+    """Start scaper in its own process; yield its versions and the function that asks it."""
+    with _scaper_process(cases) as child:
+        if child.stdin is None or child.stdout is None:
+            raise RuntimeError("scaper's process has no pipes")
+        requests, answers = child.stdin, child.stdout
+        if not (first := answers.readline()):
+            raise NotHereError(f"the Python of {_VARIABLE} cannot run scaper")
+
+        def generate(number: int) -> float:
+            print(number, file=requests, flush=True)
+            return float(answers.readline())
+
+        yield json.loads(first), generate
+        requests.close()
+
+
+def _scaper_process(cases: list[Case]) -> "subprocess.Popen[str]":
     if not (interpreter := os.environ.get(_VARIABLE)):
-        raise NotHereError(f"scaper needs its own old Python: `make scaper-env`, then {_VARIABLE}")
+        raise NotHereError(
+            f"scaper needs its own old Python: run `make scaper-env`, then set {_VARIABLE}"
+        )
     script, plan = Path(__file__).with_name("scaper_child.py"), Path(cases[0]["out"]).parent
     (plan / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
     command = [interpreter, str(script), str(plan / "cases.json")]
     try:
-        child = subprocess.Popen(
+        return subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
     except OSError as error:
-        raise NotHereError(f"{_VARIABLE} names no Python: {error.strerror}") from error
-    with child:
-        if child.stdin is None or child.stdout is None:
-            raise RuntimeError("scaper's process has no pipes")
-        tell, hear = child.stdin, child.stdout
-        if not (first := hear.readline()):
-            raise NotHereError(f"the Python of {_VARIABLE} cannot run scaper")
-
-        def ask(number: int) -> float:
-            print(number, file=tell, flush=True)
-            return float(hear.readline())
-
-        yield json.loads(first), ask
-        tell.close()
+        raise NotHereError(f"{_VARIABLE} is not a Python: {error.strerror}") from error

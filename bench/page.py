@@ -1,28 +1,23 @@
-"""docs/bench.md, made from bench.json alone.
+"""Write docs/bench.md from bench.json: a table of every bar, then one section per part."""
 
-First a table of every bar with what was measured, then a section a part.
-"""
-
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from bench.pictures import pictures_of
-
-Results = Mapping[str, Mapping[str, Any]]
-"""What bench.json holds: parts by name, each with its figures or an error."""
+from bench.records import FigureRecord, PartRecord, Results, SpreadRecord
 
 _INTRO = """# Benchmarks
 
-Written by `make bench` from [bench.json](bench.json); do not edit. Ours and the peer's work run
-in turns on the same machine and the same input; a ratio is the median of the turns with its
-middle half in brackets, and says how many times as fast ours is. Runs of one measurement have no
-spread."""
-_TRIAL = "**A trial with `--quick`: small sizes, few turns. These are not the figures.**"
+Written by `make bench` from [bench.json](bench.json); do not edit. Our work and the peer's run in
+turns on the same machine with the same input. A ratio says how many times as fast ours is: the
+median over the turns, with their middle half in brackets. A value without brackets was measured
+once."""
+_TRIAL = "**A trial with `--quick`: small sizes and few turns. These are not the figures.**"
+_VERDICTS = {True: "met", False: "**NOT MET**", None: "reported"}
 
 
 def write_page(results: Results, path: Path) -> None:
-    """Write the page."""
+    """Write the page to a file."""
     path.write_text(page(results), encoding="utf-8")
 
 
@@ -37,7 +32,7 @@ def page(results: Results) -> str:
         _table(("work", "peer", "bar", "measured", ""), _bar_rows(results)),
         *shown,
     ]
-    blocks += ["## Where it was measured", _places(results)]
+    blocks += ["## Machines and versions", _machines(results)]
     for part in results.values():
         blocks += _section(part)
     return "\n\n".join(blocks) + "\n"
@@ -53,30 +48,19 @@ def _bar_rows(results: Results) -> Iterator[tuple[str, ...]]:
                     figure["work"],
                     figure["peer"],
                     figure["bar"],
-                    times(figure["ratio"]) if figure["ratio"] else amount(figure, "ours"),
+                    times(figure["ratio"]) or amount(figure["ours"], figure["unit"]),
                     _VERDICTS[figure["met"]],
                 )
 
 
-_VERDICTS = {True: "met", False: "**NOT MET**", None: "reported"}
-
-
-def _section(part: Mapping[str, Any]) -> list[str]:
+def _section(part: PartRecord) -> list[str]:
     blocks = [f"## {part['title']}"]
     blocks += [part["about"]] if part["about"] else []
     if part["error"]:
         return [*blocks, f"Could not run: {part['error']}."]
-    rows = [
-        (
-            figure["work"],
-            amount(figure, "ours"),
-            figure["peer"],
-            amount(figure, "theirs") if figure["theirs"] else "",
-            times(figure["ratio"]) if figure["ratio"] else "",
-        )
-        for figure in part["figures"]
-    ]
-    blocks.append(_table(("work", "ours", "peer", "the peer's", "times as fast"), rows))
+    blocks.append(
+        _table(("work", "ours", "peer", "the peer's", "times as fast"), map(_row, part["figures"]))
+    )
     notes = [
         f"- {figure['work']}: {figure['note']}" for figure in part["figures"] if figure["note"]
     ]
@@ -85,14 +69,20 @@ def _section(part: Mapping[str, Any]) -> list[str]:
     return [*blocks, f"`{part['command']}`{trial}: {part['seconds']:.0f} s, {_threads(part)}."]
 
 
-def _threads(part: Mapping[str, Any]) -> str:
+def _row(figure: FigureRecord) -> tuple[str, ...]:
+    unit = figure["unit"]
+    ours, theirs = amount(figure["ours"], unit), amount(figure["theirs"], unit)
+    return figure["work"], ours, figure["peer"], theirs, times(figure["ratio"])
+
+
+def _threads(part: PartRecord) -> str:
     if part["threads"] is None:
-        return f"threads as each library chooses them on {part['machine']['cores']} cores"
+        return f"default threads of each library on {part['machine']['cores']} cores"
     return "one thread" if part["threads"] == 1 else f"{part['threads']} threads"
 
 
-def _places(results: Results) -> str:
-    """Say on what each part ran, once for those that ran on the same."""
+def _machines(results: Results) -> str:
+    """Return the machine and versions of each part; parts that share them share a line."""
     names: dict[str, list[str]] = {}
     for name, part in results.items():
         machine = part["machine"]
@@ -116,24 +106,28 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def times(ratio: Mapping[str, float]) -> str:
-    """Return a ratio with its middle half: 10.4x (10.1 to 10.9)."""
+def times(ratio: SpreadRecord | None) -> str:
+    """Return a ratio with its middle half, such as "10.4x (10.1 to 10.9)"; empty if None."""
+    if ratio is None:
+        return ""
     digits = 3 if abs(ratio["median"] - 1) < 0.1 else None
-    middle, low, high = (number(ratio[key], digits) for key in ("median", "low", "high"))
-    return f"{middle}x" + (f" ({low} to {high})" if ratio["turns"] > 1 else "")
+    return _spread_text(ratio, "x", digits)
 
 
-def amount(figure: Mapping[str, Any], whose: str) -> str:
-    """Return a measured value with its unit and middle half."""
-    spread = figure[whose]
-    middle, low, high = (number(spread[key]) for key in ("median", "low", "high"))
-    return f"{middle} {figure['unit']}".strip() + (
-        f" ({low} to {high})" if spread["turns"] > 1 else ""
+def amount(spread: SpreadRecord | None, unit: str) -> str:
+    """Return a measured value with its unit and middle half; empty if None."""
+    return "" if spread is None else _spread_text(spread, f" {unit}".rstrip())
+
+
+def _spread_text(spread: SpreadRecord, unit: str, digits: int | None = None) -> str:
+    middle, low, high = (
+        number(value, digits) for value in (spread["median"], spread["low"], spread["high"])
     )
+    return f"{middle}{unit}" + (f" ({low} to {high})" if spread["turns"] > 1 else "")
 
 
 def number(value: float, digits: int | None = None) -> str:
-    """Return a number with three figures or so, without an exponent where it can be read."""
+    """Return a number with about three significant digits, below 0.001 with an exponent."""
     if digits is None:
         size = abs(value)
         digits = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3

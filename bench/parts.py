@@ -1,8 +1,9 @@
-"""The parts of `make bench`, each run in a fresh process, and what is noted of a run.
+"""The parts of `make bench`, each run in a process of its own.
 
-A part is a file here with `measure(*, quick) -> list[Figure]`. What one does to threads,
-memory or torch's settings cannot colour the next; one that cannot run is a line that says
-why. As a program: `python -m bench.parts NAME RESULT.json [--quick]` measures one part.
+A part is a file here with `measure(*, quick) -> list[Figure]`, and `THREADS = 1` if its libraries
+must use one thread. A separate process keeps one part's threads, memory and library settings from
+affecting the next; a part that cannot run becomes a line that says why.
+`python -m bench.parts NAME RESULT.json [--quick]` measures one part.
 """
 
 import ast
@@ -14,109 +15,125 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import numpy as np
 
-from bench.figures import NotHereError
+from bench.figures import Figure, NotHereError
 from bench.machine import commit, describe_machine, versions, without_places
+from bench.records import FigureRecord, Measured, PartRecord
 
 HOME = Path(__file__).resolve().parent
-PARTS: Mapping[str, int | None] = {
-    "pipelines": None,
-    "tower": 1,
-    "texts": None,
-    "scoring": 1,
-    "precision": 1,
-    "one_clip": 1,
-    "mixing": 1,
-    "relabel": None,
-    "memory": None,
-    "growth": None,
-    "startup": None,
-}
-"""Every part in the order of the page, and its threads: 1, or None for all cores as
-each library uses them by default."""
-
+_FIRST = ("pipelines", "tower", "texts", "scoring", "precision", "one_clip", "mixing", "relabel",
+          "memory", "growth", "startup")  # fmt: skip
+"""The order of the page; parts that are not named here follow, by name."""
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def part_names() -> list[str]:
-    """Return the parts that are there."""
-    return [name for name in PARTS if (HOME / f"{name}.py").is_file()]
+    """Return the parts in the order of the page: every file that defines `measure`."""
+    found = {path.stem for path in HOME.glob("*.py") if _definition(path.stem, "measure")}
+    return [name for name in _FIRST if name in found] + sorted(found.difference(_FIRST))
 
 
-def run_part(name: str, *, quick: bool) -> dict[str, Any]:
-    """Measure one part in a process of its own; return its figures with all that made them."""
-    threads = PARTS[name]
-    fixed = dict.fromkeys(_THREADS, str(threads)) if threads else {}
+def thread_count(name: str) -> int | None:
+    """Return the THREADS of a part; None, the default of each library, if it defines none."""
+    node = _definition(name, "THREADS")
+    return ast.literal_eval(node.value) if isinstance(node, ast.Assign) else None
+
+
+def _definition(name: str, wanted: str) -> ast.stmt | None:
+    """Return the statement of a part's file that defines a name."""
+    for node in _tree(name).body:
+        if isinstance(node, ast.FunctionDef) and node.name == wanted:
+            return node
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == wanted:
+            return node
+    return None
+
+
+def _tree(name: str) -> ast.Module:
+    """Return a part's syntax tree, without importing it: it may need missing libraries."""
+    return ast.parse((HOME / f"{name}.py").read_text(encoding="utf-8"))
+
+
+def describe_part(name: str) -> tuple[str, str]:
+    """Return a part's title and description: the first line of its docstring, and the rest."""
+    title, _, about = (ast.get_docstring(_tree(name)) or name).partition("\n")
+    return title.removesuffix("."), about.strip()
+
+
+def run_part(name: str, *, quick: bool) -> tuple[PartRecord, bool]:
+    """Measure one part in a new process; return its record, and whether it broke."""
     start = time.perf_counter()
+    measured = _measure_apart(name, quick=quick)
+    title, about = describe_part(name)
+    record = PartRecord(
+        title=title,
+        about=about,
+        command=f"python -m bench --only {name}",
+        date=datetime.now(UTC).strftime("%Y-%m-%d"),
+        commit=commit(HOME.parent),
+        quick=quick,
+        threads=thread_count(name) or _requested_threads(),
+        seconds=round(time.perf_counter() - start, 1),
+        machine=describe_machine(),
+        versions=versions(),
+        figures=measured["figures"],
+        error=measured["error"],
+    )
+    return record, measured["failed"]
+
+
+def _measure_apart(name: str, *, quick: bool) -> Measured:
+    """Run `measure_part` in a new process with the part's number of threads."""
+    threads = thread_count(name)
+    fixed = dict.fromkeys(_THREADS, str(threads)) if threads else {}
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"
         command = [sys.executable, "-m", "bench.parts", name, str(result)]
         done = subprocess.run(
             command + ["--quick"] * quick, cwd=HOME.parent, env=os.environ | fixed, check=False
         )
-        if result.is_file():
-            measured = json.loads(result.read_text(encoding="utf-8"))
-        else:
-            measured = {"figures": [], "error": f"it ended with status {done.returncode}"}
-            measured["failed"] = True
-    title, _, about = _docstring(name).partition("\n")
-    return {
-        "title": title.removesuffix("."),
-        "about": about.strip(),
-        "command": f"python -m bench --only {name}",
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "commit": commit(HOME.parent),
-        "quick": quick,
-        "threads": threads or _asked_threads(),
-        "seconds": round(time.perf_counter() - start, 1),
-        "machine": describe_machine(),
-        "versions": versions(),
-        **measured,
-    }
+        if not result.is_file():
+            error = f"its process ended with status {done.returncode}"
+            return Measured(figures=[], error=error, failed=True)
+        return cast(Measured, json.loads(result.read_text(encoding="utf-8")))
 
 
-def measure_part(name: str, *, quick: bool) -> dict[str, Any]:
-    """Measure one part in this process: its figures, or why there are none."""
+def measure_part(name: str, *, quick: bool) -> Measured:
+    """Measure one part in this process; return its figures, or why there are none."""
     try:
-        figures = importlib.import_module(f"bench.{name}").measure(quick=quick)
-        return {"figures": [asdict(figure) for figure in figures], "error": "", "failed": False}
+        figures: list[Figure] = importlib.import_module(f"bench.{name}").measure(quick=quick)
+        records = [cast(FigureRecord, asdict(figure)) for figure in figures]
+        return Measured(figures=records, error="", failed=False)
     except NotHereError as error:
         reason, failed = str(error), False
     except ModuleNotFoundError as error:
         reason = f"{error.name} is not installed"
         failed = (error.name or "").split(".")[0] in ("bench", "driftscore")
-        told = traceback.format_exc()
-    except Exception as error:  # one broken part must not cost the others
+        trace = traceback.format_exc()
+    except Exception as error:  # the other parts must run even if this one is broken
         reason, failed = f"{type(error).__name__}: {error}", True
-        told = traceback.format_exc()
+        trace = traceback.format_exc()
     if failed:
-        print(told, file=sys.stderr)
-    return {"figures": [], "error": without_places(reason), "failed": failed}
+        print(trace, file=sys.stderr)
+    return Measured(figures=[], error=without_places(reason), failed=failed)
 
 
-def _asked_threads() -> int | None:
-    asked = os.environ.get(_THREADS[0], "")
-    return int(asked) if asked.isdecimal() else None
+def _requested_threads() -> int | None:
+    requested = os.environ.get(_THREADS[0], "")
+    return int(requested) if requested.isdecimal() else None
 
 
-def _docstring(name: str) -> str:
-    """Return a part's docstring without importing it: it may need what is not installed."""
-    tree = ast.parse((HOME / f"{name}.py").read_text(encoding="utf-8"))
-    return ast.get_docstring(tree) or name
-
-
-def _plain(value: Any) -> Any:
-    """Return numpy's numbers as plain ones."""
+def _plain(value: object) -> object:
+    """Return numpy numbers and arrays as plain Python values."""
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
-    raise TypeError(f"A figure holds a {type(value).__name__}, which is no number or text")
+    raise TypeError(f"A figure must hold numbers and text, got {type(value).__name__}")
 
 
 if __name__ == "__main__":

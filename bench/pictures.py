@@ -1,18 +1,20 @@
-"""The pictures of the page, as SVG: the same figures give the same bytes.
+"""Draw the pictures of the page as SVG; the same figures give the same bytes.
 
-A figure whose details hold `model` and `steps_ms` (milliseconds by step) is a bar of the
-first picture, whatever part it is from; the second is drawn from the part `growth`.
+A figure of any part whose details hold `model` and `steps_ms` (milliseconds per step) becomes a
+bar of the first picture. The second is drawn from the part `growth`.
 """
 
 import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from driftscore.lab.report import STYLE
+from bench.records import Results
 
-Results = Mapping[str, Mapping[str, Any]]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _COLOURS = {
     "decode": "#3b4252",
@@ -25,7 +27,7 @@ _OTHER = "#9b6bb3"
 
 
 def clip_bars(results: Results) -> list[tuple[str, Mapping[str, float]]]:
-    """Return the models with the milliseconds of each step, the fastest first."""
+    """Return the models with the milliseconds of each step, fastest first."""
     bars = [
         (str(figure["details"].get("model", figure["work"])), figure["details"]["steps_ms"])
         for part in results.values()
@@ -36,13 +38,15 @@ def clip_bars(results: Results) -> list[tuple[str, Mapping[str, float]]]:
 
 
 def growth_curve(results: Results) -> Mapping[str, Any]:
-    """Return the details that hold the cost at each number of clips."""
+    """Return the details with the cost at each number of clips; empty if there are none."""
     figures = results["growth"]["figures"] if "growth" in results else []
-    return next((f["details"] for f in figures if "ms_a_clip" in f["details"]), {})
+    return next((f["details"] for f in figures if "ms_per_clip" in f["details"]), {})
 
 
-def draw_clip(plt: Any, results: Results) -> Any:
-    """Draw where the time of one clip goes: a panel a model, each with an axis of its own."""
+def draw_clip(results: Results) -> "Figure":
+    """Draw where the time of one clip goes: one panel per model, each with its own axis."""
+    from matplotlib import pyplot as plt
+
     bars = clip_bars(results)
     figure, panels = plt.subplots(
         len(bars), 1, figsize=(8, 0.5 + 1.3 * len(bars)), squeeze=False, layout="constrained"
@@ -53,16 +57,18 @@ def draw_clip(plt: Any, results: Results) -> Any:
     return figure
 
 
-def draw_growth(plt: Any, results: Results) -> Any:
+def draw_growth(results: Results) -> "Figure":
     """Draw cost per clip and memory against the number of clips."""
+    from matplotlib import pyplot as plt
+
     details = growth_curve(results)
     figure, (cost, memory) = plt.subplots(1, 2, figsize=(8, 3.1), layout="constrained")
     clips = details["clips"]
     cost.fill_between(
-        clips, details["ms_a_clip_low"], details["ms_a_clip_high"], color="#0b6e99", alpha=0.2
+        clips, details["ms_per_clip_low"], details["ms_per_clip_high"], color="#0b6e99", alpha=0.2
     )
-    cost.plot(clips, details["ms_a_clip"], "o-", color="#0b6e99")
-    cost.set(title="cost of a clip of 1 s", ylabel="milliseconds a clip")
+    cost.plot(clips, details["ms_per_clip"], "o-", color="#0b6e99")
+    cost.set(title="cost of one clip of 1 s", ylabel="milliseconds per clip")
     memory.plot(clips, details["peak_mb"], "o-", color="#d9822b")
     memory.set(title="peak memory", ylabel="MB")
     for axes in (cost, memory):
@@ -75,12 +81,13 @@ def draw_growth(plt: Any, results: Results) -> Any:
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture: its file, what it shows, whether there is anything to show, how to draw it."""
+    """A picture: its file, its title, the data that it shows, and how to draw it."""
 
     name: str
     title: str
-    data: Callable[[Results], Any]
-    draw: Callable[[Any, Results], Any]
+    data: Callable[[Results], object]
+    """Returns nothing (an empty list or dict) if the results have no figures for it."""
+    draw: "Callable[[Results], Figure]"
 
 
 _ALL = (
@@ -95,14 +102,18 @@ def pictures_of(results: Results) -> list[Picture]:
 
 
 def write_pictures(results: Results, folder: Path) -> list[str]:
-    """Write the pictures, and return their names."""
+    """Write the pictures, and return their file names."""
+    if not pictures_of(results):
+        return []
     import matplotlib as mpl
     from matplotlib import pyplot as plt
 
+    from driftscore.lab.report.figures import STYLE
+
     mpl.use("svg")
     for picture in pictures_of(results):
-        with mpl.rc_context(STYLE):
-            figure, out = picture.draw(plt, results), io.StringIO()
+        with mpl.rc_context(cast("dict[Any, Any]", dict(STYLE))):
+            figure, out = picture.draw(results), io.StringIO()
             figure.savefig(out, format="svg", metadata={"Date": None})
             plt.close(figure)
         lines = [line.rstrip() for line in out.getvalue().splitlines()]
@@ -110,17 +121,17 @@ def write_pictures(results: Results, folder: Path) -> list[str]:
     return [picture.name for picture in pictures_of(results)]
 
 
-def _stack(axes: Any, model: str, steps: Mapping[str, float]) -> None:
-    """Draw one bar of steps, each with its time if there is room, and the legend under it."""
-    whole, left = sum(steps.values()), 0.0
+def _stack(axes: "Axes", model: str, steps: Mapping[str, float]) -> None:
+    """Draw one bar of steps, with the share of each step that is wide enough, and a legend."""
+    total, left = sum(steps.values()), 0.0
     for step, value in steps.items():
         colour = _COLOURS.get(step, _OTHER)
         axes.barh([0], [value], left=left, color=colour, label=f"{step} {value:.3g}", height=0.6)
-        if value > 0.08 * whole:
-            share = f"{value / whole:.0%}"
+        if value > 0.08 * total:
+            share = f"{value / total:.0%}"
             axes.text(left + value / 2, 0, share, ha="center", va="center", color="white")
         left += value
-    axes.set(yticks=[], xlim=(0, whole * 1.01), ylim=(-0.35, 0.35))
-    axes.set_title(f"{model}: {whole:.3g} ms", loc="left", pad=22)
+    axes.set(yticks=[], xlim=(0, total * 1.01), ylim=(-0.35, 0.35))
+    axes.set_title(f"{model}: {total:.3g} ms", loc="left", pad=22)
     axes.legend(loc="lower left", bbox_to_anchor=(0, 0.98), ncols=len(steps), fontsize=8.5,
                 borderaxespad=0, handlelength=1, columnspacing=1.2)  # fmt: skip

@@ -1,9 +1,10 @@
-"""Make soundscapes with pip `scaper` on request: run by `mixing` in scaper's own old Python.
+"""Generate soundscapes with pip `scaper` on request; run by `mixing` in scaper's own old Python.
 
 usage: python scaper_child.py cases.json
-The first line out says the versions. Then for each line in, the number of a case, scaper
-makes it in memory, writes the samples where the case says (once), and answers with the
-seconds that its `generate` took.
+
+The first line on stdout holds the versions as JSON. Then each line on stdin is the number of a
+case: scaper generates it in memory, its samples are saved where the case says (the first time),
+and the seconds that `generate` took are printed.
 """
 
 import json
@@ -19,8 +20,8 @@ import numpy as np
 import scaper
 
 
-def maker(case: "dict[str, Any]") -> scaper.Scaper:
-    """Return a Scaper with a case's background and event, not yet made."""
+def specify(case: "dict[str, Any]") -> scaper.Scaper:
+    """Return a Scaper with the background and event of a case, not yet generated."""
     made = scaper.Scaper(case["seconds"], case["foreground"], case["backgrounds"], random_state=0)
     made.sr, made.ref_db = case["rate"], case["ref_db"]
     background, event = Path(case["background"]), Path(case["event"])
@@ -43,16 +44,16 @@ def maker(case: "dict[str, Any]") -> scaper.Scaper:
 
 
 def main() -> None:
-    """Answer until there is no more to do."""
+    """Answer each line of stdin until it ends."""
     warnings.simplefilter("ignore")
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # whatever scaper prints is no answer
+    os.dup2(2, 1)  # stdout is for answers: what scaper prints goes to stderr
     cases = json.loads(Path(sys.argv[1]).read_text())
-    told = {"scaper": scaper.__version__, "numpy": np.__version__}
-    print(json.dumps({**told, "python": platform.python_version()}), file=answers)
+    found = {"scaper": scaper.__version__, "numpy": np.__version__}
+    print(json.dumps({**found, "python": platform.python_version()}), file=answers)
     for line in sys.stdin:
         case = cases[int(line)]
-        made = maker(case)
+        made = specify(case)
         start = time.perf_counter()
         audio, _, _, _ = made.generate(disable_instantiation_warnings=True)
         seconds = time.perf_counter() - start

@@ -1,4 +1,4 @@
-"""Run commands as a user does, from the shell: how long they take and the memory at their peak."""
+"""Run commands from the shell, as a user does, and measure their time and peak memory."""
 
 import json
 import os
@@ -14,7 +14,7 @@ _WATCH = Path(__file__).with_name("watch.py")
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command cost, and what it wrote to stdout."""
+    """The cost of a command, and what it wrote to stdout."""
 
     seconds: float
     peak_mb: float
@@ -22,18 +22,18 @@ class Ran:
 
 
 def driftscore(*arguments: object, cache: Path) -> Ran:
-    """Run the command `driftscore` of this environment with a cache folder of its own."""
+    """Run the command `driftscore` of this environment with the given cache folder."""
     command = Path(sys.executable).with_name("driftscore")
     return _run([str(command), *map(str, arguments)], cache)
 
 
 def python(*arguments: object, cache: Path) -> Ran:
-    """Run this Python."""
+    """Run this Python interpreter with the given cache folder."""
     return _run([sys.executable, *map(str, arguments)], cache)
 
 
 def _run(command: Sequence[str], cache: Path) -> Ran:
-    """Run a command to its end; raise what it said if it failed."""
+    """Run a command to its end; raise an error with its stderr if it failed."""
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "watched.json"
         done = subprocess.run(

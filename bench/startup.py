@@ -1,7 +1,7 @@
-"""Start-up: one clip with `mini`, from the shell to the answer.
+"""Start-up time: one clip with `mini`, from the shell to the answer.
 
-A 10 s wav file at 44.1 kHz and 5 labels. Warm: the labels' texts are in the cache from an
-earlier run. Cold: the cache is empty. Beside it what any use pays, in turns.
+A 10 s wav file at 44.1 kHz and 5 labels. Warm: the label texts are in the cache from an earlier
+run. Cold: the cache is empty. For comparison, in turns: `--help` and the imports alone.
 """
 
 import tempfile
@@ -15,11 +15,11 @@ BAR_S = 1.5
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """Run each command again and again."""
+    """Run each command several times."""
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         clip = write_noise(home / "clip.wav", 10, rate=44_100)
-        colds = (home / f"cold-{number}" for number in range(1000))
+        empty_caches = (home / f"cold-{number}" for number in range(1000))
 
         def classify(cache: Path) -> None:
             driftscore("classify", clip, "-l", LABELS, cache=cache)
@@ -27,7 +27,7 @@ def measure(*, quick: bool) -> list[Figure]:
         seconds = in_turns(
             {
                 "warm": lambda: classify(home / "warm"),
-                "cold": lambda: classify(next(colds)),
+                "cold": lambda: classify(next(empty_caches)),
                 "help": lambda: driftscore("--help", cache=home),
                 "import": lambda: python("-c", "import driftscore", cache=home),
                 "numpy": lambda: python("-c", "import numpy", cache=home),
@@ -39,8 +39,8 @@ def measure(*, quick: bool) -> list[Figure]:
     return [
         Figure("driftscore classify, one clip, mini, texts cached", found["warm"], "s",
                bar=bar, met=found["warm"].median < BAR_S),
-        Figure("the same with an empty cache: 5 labels' texts encoded", found["cold"], "s",
-               bar=bar, met=found["cold"].median < BAR_S),
+        Figure("the same with an empty cache: the texts of 5 labels are encoded", found["cold"],
+               "s", bar=bar, met=found["cold"].median < BAR_S),
         Figure("driftscore --help", found["help"], "s"),
         Figure("python -c 'import driftscore'", found["import"], "s",
                peer="import numpy", theirs=found["numpy"]),

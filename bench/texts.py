@@ -1,94 +1,109 @@
-"""The bank of 50 labels, 10,450 texts, beside transformers with one text at a time.
+"""The bank of 50 labels (10,450 texts), beside transformers with one text at a time.
 
-Ratios are taken on a sample of the bank's own texts, in turns, every library with its own
-default threads; then the whole bank is built once, and once more from the cache.
+The ratios are measured on a sample of the bank's own texts, in turns, with the default threads of
+each library. Then the complete bank is built once, and a second time from the cache.
 """
 
 import os
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from bench.checkpoints import LABELS, write_checkpoint
 from bench.figures import Figure, Spread, in_turns, ratio, scaled
+from driftscore import Backbone, Classifier, build_bank, load_backbone
+from driftscore.backbones.clap.export import export
+from driftscore.textcache import TextCache
+from driftscore.vectors import Matrix
 
-SHAPE = "clap-htsat-unfused"
+SHAPE, BAR = "clap-htsat-unfused", 3
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """Encode a sample of the bank's texts by each runtime and by transformers."""
+    """Encode a sample of the bank's texts with each runtime and with transformers."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["DRIFTSCORE_CACHE"] = str(Path(folder) / "cache")
-        return _measure(Path(folder), sample=64 if quick else 512, turns=1 if quick else 3,
-                        whole=not quick)  # fmt: skip
+        name = str(write_checkpoint(SHAPE, Path(folder) / "model"))
+        export(name)
+        runtimes = ["torch", "onnx", *(["openvino"] if find_spec("openvino") else [])]
+        models = {runtime: load_backbone(name, runtime=runtime) for runtime in runtimes}
+        sample, turns = (64, 1) if quick else (512, 3)
+        figures = _sample_figures(name, models, sample=sample, turns=turns)
+        best = runtimes[-1]  # what the runtime "auto" takes
+        return figures if quick else figures + _bank_figures(models[best], best)
 
 
-def _measure(folder: Path, *, sample: int, turns: int, whole: bool) -> list[Figure]:
+def _sample_figures(
+    name: str, models: dict[str, Backbone], *, sample: int, turns: int
+) -> list[Figure]:
+    texts = Classifier(LABELS).texts()
+    some = [texts[i] for i in np.random.default_rng(0).permutation(len(texts))[:sample]]
+    peer = _one_by_one(name, some)
+    expected = peer()
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    gaps = {r: float(np.abs(m.embed_text(some) - expected).max()) for r, m in models.items()}
+    runs: dict[str, Callable[[], object]] = {"peer": peer}
+    for runtime, model in models.items():
+        runs[runtime] = partial(model.embed_text, some)
+    seconds = in_turns(runs, turns, warm=False)
+    return [
+        _figure(seconds["peer"], seconds[runtime], sample, len(texts), gaps[runtime], runtime,
+                barred=runtime == list(models)[-1])
+        for runtime in models
+    ]  # fmt: skip
+
+
+def _figure(
+    theirs: list[float], ours: list[float], sample: int, texts: int, gap: float, runtime: str,
+    *, barred: bool,
+) -> Figure:  # fmt: skip
+    times, total = ratio(theirs, ours), float(np.median(ours)) / sample * texts
+    return Figure(
+        f"{sample} of the bank's {texts:,} texts, {runtime}",
+        scaled(ours, 1e3 / sample),
+        "ms per text",
+        peer="transformers, one text at a time",
+        theirs=scaled(theirs, 1e3 / sample),
+        ratio=times,
+        bar=f">= {BAR}x" if barred else "",
+        met=times.median >= BAR if barred else None,
+        note=f"largest difference of an embedding: {gap:.0e}; "
+        f"{texts:,} texts would take {total:.0f} s",
+    )
+
+
+def _one_by_one(name: str, texts: list[str]) -> Callable[[], Matrix]:
+    """Return a function that encodes texts with transformers, one at a time."""
     import torch
     import transformers
 
-    from driftscore import Classifier, build_bank, load_backbone
-    from driftscore.backbones._clap_writer import export
-    from driftscore.textcache import TextCache
-
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    name = str(write_checkpoint(SHAPE, folder / "model"))
-    export(name)
-    texts = Classifier(LABELS).texts()
-    some = [texts[i] for i in np.random.default_rng(0).permutation(len(texts))[:sample]]
     tokenizer = transformers.AutoTokenizer.from_pretrained(name)
     model = transformers.ClapModel.from_pretrained(name).eval()
 
-    def one_by_one() -> Any:
+    def encode() -> Matrix:
         rows = []
         with torch.inference_mode():
-            for text in some:
+            for text in texts:
                 out = model.get_text_features(**tokenizer(text, return_tensors="pt"))
                 rows.append(getattr(out, "pooler_output", out)[0].numpy())
         return np.stack(rows)
 
-    runtimes = ["torch", "onnx", *(["openvino"] if find_spec("openvino") else [])]
-    models: dict[str, Any] = {r: load_backbone(name, runtime=r) for r in runtimes}
-    expected = one_by_one()
-    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
-    gaps = {r: float(np.abs(m.embed_text(some) - expected).max()) for r, m in models.items()}
-    runs: dict[str, Any] = {"peer": one_by_one}
-    runs |= {r: lambda m=m: m.embed_text(some) for r, m in models.items()}
-    seconds = in_turns(runs, turns, warm=False)
-    medians = {r: float(np.median(seconds[r])) for r in runtimes}
-    best = runtimes[-1]  # what `auto` takes: OpenVINO where it is installed
-    figures = []
-    for runtime in runtimes:
-        times = ratio(seconds["peer"], seconds[runtime])
-        figures.append(
-            Figure(
-                f"{sample} of the bank's {len(texts):,} texts, {runtime}",
-                scaled(seconds[runtime], 1e3 / sample),
-                "ms a text",
-                peer="transformers, one text at a time",
-                theirs=scaled(seconds["peer"], 1e3 / sample),
-                ratio=times,
-                bar=">= 3x" if runtime == best else "",
-                met=times.median >= 3 if runtime == best else None,
-                note=f"largest difference of an embedding: {gaps[runtime]:.0e}; "
-                f"{len(texts):,} texts would take {medians[runtime] / sample * len(texts):.0f} s",
-            )
-        )
-    if whole:
-        figures += _whole_bank(models[best], best, len(texts), build_bank, TextCache)
-    return figures
+    return encode
 
 
-def _whole_bank(model: Any, runtime: str, texts: int, build: Any, cache: Any) -> list[Figure]:
+def _bank_figures(model: Backbone, runtime: str) -> list[Figure]:
     figures = []
-    for which, bar in (("the first time", ""), ("the second time", "instant: < 1 s")):
+    texts = len(Classifier(LABELS).texts())
+    for which, bar in (("first build", ""), ("second build", "< 1 s")):
         start = time.perf_counter()
-        build(LABELS, model, cache=cache(), progress=False)
+        build_bank(LABELS, model, cache=TextCache(), progress=False)
         took = time.perf_counter() - start
         figures.append(
             Figure(

@@ -1,20 +1,30 @@
-"""How near the audio tower is to what the machine can do, and what batches and int8 would bring.
+"""How close the audio tower is to the machine's peak, and the effect of batches and int8.
 
-One thread. The peak is the best float32 matrix product of numpy's and torch's libraries over
-several sizes; the tower's work is counted from its shape, products only.
+One thread. The peak is the fastest float32 matrix product of numpy and torch over several sizes.
+The work of the tower is counted from its shape, matrix products only.
 """
 
 import os
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from bench.checkpoints import SHAPES, write_checkpoint
+from bench import one_clip
+from bench.checkpoints import SHAPES, Shape, write_checkpoint
 from bench.figures import Figure, Spread, in_turns, ratio, scaled
+from driftscore import Backbone, build_bank, compile_head, load_backbone
+from driftscore.backbones.clap.export import export
+
+THREADS = 1
+_BATCH = "torch, batch of 8"
 
 
 def measure(*, quick: bool) -> list[Figure]:
@@ -22,120 +32,155 @@ def measure(*, quick: bool) -> list[Figure]:
     import torch
 
     torch.set_num_threads(1)
+    turns = 2 if quick else 9
     figures: list[Figure] = []
     for shape in SHAPES:
         with tempfile.TemporaryDirectory() as folder:
             os.environ["DRIFTSCORE_CACHE"] = str(Path(folder) / "cache")
-            figures += _of_shape(shape, Path(folder), turns=2 if quick else 9)
+            towers = _load(shape, Path(folder))
+            figures += _tower_figures(towers, turns)
+            if shape == next(iter(SHAPES)):
+                figures.append(_clip_figure(towers, Path(folder), turns))
     return figures
 
 
-def _of_shape(shape: str, folder: Path, *, turns: int) -> list[Figure]:
-    import torch
+@dataclass(frozen=True)
+class _Towers:
+    """One checkpoint in every runtime."""
 
-    from bench import one_clip
-    from driftscore import build_bank, compile_head, load_backbone
-    from driftscore.backbones._clap_writer import export
+    shape: str
+    reference: Any
+    """The torch runtime; its own model is called directly for batches."""
+    models: dict[str, Backbone]
+    int8: Backbone
+    agreement: dict[str, float]
+    """Smallest cosine of int8 with float32, for sounds and for texts."""
 
+
+def _load(shape: str, folder: Path) -> _Towers:
     name = str(write_checkpoint(shape, folder / "model"))
     export(name)
-    reference: Any = load_backbone(name, runtime="torch")
+    small = export(name, folder / "int8", int8=True)
     runtimes = ["onnx", *(["openvino"] if find_spec("openvino") else [])]
-    models: dict[str, Any] = {r: load_backbone(name, runtime=r) for r in runtimes}
+    return _Towers(
+        shape,
+        load_backbone(name, runtime="torch"),
+        {runtime: load_backbone(name, runtime=runtime) for runtime in runtimes},
+        load_backbone(small.home, runtime="onnx"),
+        dict(small.agreement),
+    )
+
+
+def _tower_figures(towers: _Towers, turns: int) -> list[Figure]:
     samples = (0.1 * np.random.default_rng(0).standard_normal(480_000)).astype(np.float32)
-    mel = reference.features(samples)
-    runs: dict[str, Any] = {"torch": lambda: reference.encode(mel)}
-    runs |= {r: lambda model=model: model.encode(mel) for r, model in models.items()}
+    mel = towers.reference.features(samples)
+    peaks: list[float] = []
+    runs: dict[str, Callable[[], object]] = {"torch": lambda: towers.reference.encode(mel)}
+    for runtime, model in towers.models.items():
+        runs[runtime] = partial(model.encode, mel)
+    runs[_BATCH] = _batch_of_8(towers.reference, mel)
+    runs["int8"] = lambda: towers.int8.encode(mel)
+    runs["peak"] = lambda: peaks.append(_peak_gflops())
+    seconds = in_turns(runs, turns)
+    peak, gflop = Spread.of(peaks), tower_gflop(SHAPES[towers.shape])
+    return [
+        Figure(
+            "float32 matrix product peak, one thread", peak, "GFLOP/s",
+            note=f"one window of the {towers.shape} tower has {gflop:.1f} GFLOP of products",
+        ),
+        *(
+            _runtime_figure(towers.shape, runtime, seconds, gflop / peak.median)
+            for runtime in ("torch", *towers.models)
+        ),
+        _batch_figure(towers.shape, seconds),
+        _int8_figure(towers, seconds),
+    ]  # fmt: skip
+
+
+def _batch_of_8(reference: Any, mel: NDArray[np.float32]) -> Callable[[], None]:
+    import torch
+
     eight = torch.from_numpy(np.stack([mel] * 8))[:, None]
 
     def batch() -> None:
         with torch.inference_mode():
             reference.towers.model.get_audio_features(input_features=eight)
 
-    runs["torch, batch of 8"] = batch
-    small = export(name, folder / "int8", int8=True)
-    quantised: Any = load_backbone(small.home, runtime="onnx")
-    runs["int8"] = lambda: quantised.encode(mel)
-    peaks: list[float] = []
-    runs["peak"] = lambda: peaks.append(_peak_gflops())
-    seconds = in_turns(runs, turns)
-    peak = Spread.of(peaks)
-    gflop = tower_gflop(SHAPES[shape])
-    figures = [
-        Figure(
-            "float32 matrix product peak, one thread", peak, "GFLOP/s",
-            note=f"the {shape} tower's products are {gflop:.1f} GFLOP a window",
-        )
-    ]  # fmt: skip
-    for runtime in ("torch", *runtimes):
-        share = gflop / np.median(seconds[runtime]) / peak.median
-        figures.append(
-            Figure(
-                f"{shape} tower, one window, {runtime}",
-                scaled(seconds[runtime], 1e3),
-                "ms",
-                peer="torch" if runtime != "torch" else "",
-                theirs=scaled(seconds["torch"], 1e3) if runtime != "torch" else None,
-                ratio=ratio(seconds["torch"], seconds[runtime]) if runtime != "torch" else None,
-                note=f"{share:.0%} of the peak, counting products only",
-            )
-        )
-    each = [value / 8 for value in seconds["torch, batch of 8"]]
-    figures.append(
-        Figure(
-            f"{shape} tower, batches of 8 in torch, each window", scaled(each, 1e3), "ms",
-            peer="torch, one window a call", theirs=scaled(seconds["torch"], 1e3),
-            ratio=ratio(seconds["torch"], each),
-            note="a window alone is work enough for a core; batches would tie its last bits to "
-            "its neighbours",
-        )
+    return batch
+
+
+def _runtime_figure(
+    shape: str, runtime: str, seconds: dict[str, list[float]], peak_seconds: float
+) -> Figure:
+    """Return one window's time in a runtime; `peak_seconds` is its time at the machine's peak."""
+    share = peak_seconds / float(np.median(seconds[runtime]))
+    ours = Figure(
+        f"{shape} tower, one window, {runtime}",
+        scaled(seconds[runtime], 1e3),
+        "ms",
+        note=f"{share:.0%} of the peak, counting products only",
+    )
+    if runtime == "torch":
+        return ours
+    torch_s = seconds["torch"]
+    times = ratio(torch_s, seconds[runtime])
+    return replace(ours, peer="torch", theirs=scaled(torch_s, 1e3), ratio=times)
+
+
+def _batch_figure(shape: str, seconds: dict[str, list[float]]) -> Figure:
+    each = [value / 8 for value in seconds[_BATCH]]
+    return Figure(
+        f"{shape} tower, torch with batches of 8, per window", scaled(each, 1e3), "ms",
+        peer="torch, one window per call", theirs=scaled(seconds["torch"], 1e3),
+        ratio=ratio(seconds["torch"], each),
+        note="one window is enough work for a core; in a batch the last bits of a window would "
+        "depend on the other windows",
     )  # fmt: skip
-    figures.append(
-        Figure(
-            f"{shape} tower, int8 (asked for by name only)", scaled(seconds["int8"], 1e3), "ms",
-            peer="onnx, float32", theirs=scaled(seconds["onnx"], 1e3),
-            ratio=ratio(seconds["onnx"], seconds["int8"]),
-            note=f"least cosine with float32: sounds {small.agreement['audio_cosine']:.4f}, texts "
-            f"{small.agreement['text_cosine']:.4f}, on random weights; what it costs in labels "
-            "must be measured on real ones",
-        )
+
+
+def _int8_figure(towers: _Towers, seconds: dict[str, list[float]]) -> Figure:
+    return Figure(
+        f"{towers.shape} tower, int8 (only on request)", scaled(seconds["int8"], 1e3), "ms",
+        peer="onnx, float32", theirs=scaled(seconds["onnx"], 1e3),
+        ratio=ratio(seconds["onnx"], seconds["int8"]),
+        note="smallest cosine with float32: "
+        f"sounds {towers.agreement['audio_cosine']:.4f}, "
+        f"texts {towers.agreement['text_cosine']:.4f}, with random weights; the effect on labels "
+        "must be measured with real weights",
     )  # fmt: skip
-    if shape == next(iter(SHAPES)):
-        bank = build_bank(one_clip.labels(), models["onnx"], drifts=False, progress=False)
-        head = compile_head(bank, "cosine")
-        line = one_clip.figure(models["onnx"], head, one_clip.write_clip(folder), turns=turns)
-        figures.append(_named(line, f"{shape} shape in onnxruntime"))
-    return figures
 
 
-def _named(line: Figure, model: str) -> Figure:
-    from dataclasses import replace
-
-    work = f"one 10 s clip, {model}, file to scores"
-    return replace(line, work=work, details=dict(line.details) | {"model": model})
+def _clip_figure(towers: _Towers, folder: Path, turns: int) -> Figure:
+    """Return the steps of one clip through the tower in onnxruntime."""
+    model, name = towers.models["onnx"], f"{towers.shape} shape in onnxruntime"
+    bank = build_bank(one_clip.labels(), model, drifts=False, progress=False)
+    head = compile_head(bank, "cosine")
+    line = one_clip.figure(model, head, one_clip.write_clip(folder), turns=turns)
+    work = f"one 10 s clip, {name}, file to scores"
+    return replace(line, work=work, details=dict(line.details) | {"model": name})
 
 
 def _peak_gflops() -> float:
-    """Return the best rate of a square float32 product, by numpy and by torch."""
+    """Return the highest rate of a square float32 product, with numpy and with torch."""
     import torch
 
     best = 0.0
     for size in (512, 1024, 1536):
         a = np.random.default_rng(0).standard_normal((size, size)).astype(np.float32)
-        b = torch.from_numpy(a)
-        for product in (lambda a=a: a @ a, lambda b=b: b @ b):
+        for factor in (a, torch.from_numpy(a)):
             start = time.perf_counter()
-            product()
+            factor @ factor
             best = max(best, 2 * size**3 / (time.perf_counter() - start) / 1e9)
     return best
 
 
-def tower_gflop(config: dict[str, Any], *, image: int = 256, patch: int = 4) -> float:
-    """Return the work of one window's matrix products, in GFLOP."""
+def tower_gflop(config: Shape, *, image: int = 256, patch: int = 4) -> float:
+    """Return the work of the matrix products of one window, in GFLOP."""
     width, window, tokens = config["patch_embeds_hidden_size"], 64, (image // patch) ** 2
     total = 2.0 * tokens * patch**2 * width
     for stage, depth in enumerate(config["depths"]):
-        dense = 2 * tokens * width * (3 + 1 + 4 + 4) * width  # joined, output and the two of mlp
+        # Query, key and value; the output; the two products of the MLP.
+        dense = 2 * tokens * width * (3 + 1 + 4 + 4) * width
         attention = 2 * 2 * tokens * window * width
         total += depth * (dense + attention)
         if stage + 1 < len(config["depths"]):

@@ -1,8 +1,9 @@
 """Run a command and write its seconds, its peak memory and its exit status to a file.
 
 usage: python -I -S watch.py RESULT.json COMMAND ...
-The kernel counts into a command's peak what the process was before it became the command: a
-copy of its parent. So its parent is this one, which is small, and not a benchmark.
+
+On Linux the peak memory of a process includes that of its parent at the time of the fork. So the
+parent of a measured command is this small process instead of the benchmark itself.
 """
 
 import json
@@ -17,7 +18,7 @@ if __name__ == "__main__":
     _, status, usage = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - start
     peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    found = {"seconds": seconds, "peak_mb": peak / 1e6, "status": os.waitstatus_to_exitcode(status)}
+    exit_status = os.waitstatus_to_exitcode(status)
     with open(sys.argv[1], "w", encoding="utf-8") as out:
-        json.dump(found, out)
-    process.returncode = found["status"]
+        json.dump({"seconds": seconds, "peak_mb": peak / 1e6, "status": exit_status}, out)
+    process.returncode = exit_status

@@ -1,8 +1,8 @@
-"""Make the demo's sounds: every one is computed here, nothing is recorded.
+"""Compute the sounds of the demo; none of them is a recording.
 
-    python demo/make_sounds.py        writes demo/sounds/*.flac (needs espeak-ng for the speech)
+    python demo/make_sounds.py        writes demo/sounds/*.flac (the speech needs espeak-ng)
 
-Five seconds each, 32 kHz mono. A fixed seed gives the same samples each time.
+Five seconds each, 32 kHz mono. The seed is fixed, so every run gives the same samples.
 """
 
 import subprocess
@@ -31,9 +31,10 @@ def time() -> Signal:
 
 
 def tone(hz: Signal | float, harmonics: tuple[float, ...] = (1.0,)) -> Signal:
-    """Return a tone of a fixed or moving pitch, with the given strengths of its harmonics."""
+    """Return a tone of constant or varying pitch with the given amplitudes of its harmonics."""
     phase = 2 * np.pi * np.cumsum(np.broadcast_to(hz, time().shape)) / RATE
-    return np.sum([a * np.sin((k + 1) * phase) for k, a in enumerate(harmonics)], axis=0)
+    parts = [a * np.sin((k + 1) * phase) for k, a in enumerate(harmonics)]
+    return np.asarray(np.sum(parts, axis=0))
 
 
 def coloured(
@@ -47,15 +48,20 @@ def coloured(
     return np.fft.irfft(spectrum, count)
 
 
+def unit_power(signal: Signal) -> Signal:
+    """Return a signal scaled to a standard deviation of 1."""
+    return signal / float(signal.std())
+
+
 def struck(starts: list[float], partials: list[tuple[float, float, float]]) -> Signal:
-    """Return decaying partials (Hz, strength, seconds to fade) begun at each of `starts`."""
+    """Return decaying partials (Hz, amplitude, time constant in s) that begin at each start."""
     out = np.zeros_like(time())
     for start in starts:
         since = time() - start
-        heard = since >= 0
-        for hz, strength, fade in partials:
-            ring = strength * np.sin(2 * np.pi * hz * since) * np.exp(-np.maximum(since, 0) / fade)
-            out += np.where(heard, ring, 0)
+        sounding = since >= 0
+        for hz, amplitude, fade in partials:
+            ring = amplitude * np.sin(2 * np.pi * hz * since) * np.exp(-np.maximum(since, 0) / fade)
+            out += np.where(sounding, ring, 0)
     return out
 
 
@@ -86,7 +92,7 @@ def alarm(rng: np.random.Generator) -> Signal:
     """An alarm clock: four square beeps and a rest."""
     square = tone(2048.0, (1.0, 0.0, 0.33, 0.0, 0.2, 0.0, 0.14))
     beat = time() % 1.0
-    return square * ((beat < 0.5) & (beat % 0.125 < 0.07))
+    return np.where((beat < 0.5) & (beat % 0.125 < 0.07), square, 0.0)
 
 
 def rain(rng: np.random.Generator) -> Signal:
@@ -98,11 +104,11 @@ def rain(rng: np.random.Generator) -> Signal:
         burst = rng.standard_normal(length) * np.exp(-np.arange(length) / (length / 5))
         drops[first : first + length] += rng.lognormal(0, 0.7) * burst
     hiss = coloured(rng, 0.6, low=400)
-    return hiss / hiss.std() + 0.25 * drops
+    return unit_power(hiss) + 0.25 * drops
 
 
 def speech(rng: np.random.Generator) -> Signal:
-    """A spoken sentence, by espeak-ng."""
+    """A sentence spoken by espeak-ng."""
     with tempfile.TemporaryDirectory() as folder:
         wav = Path(folder) / "speech.wav"
         subprocess.run(["espeak-ng", "-v", "en-gb", "-s", "150", "-w", wav, SENTENCE], check=True)
@@ -118,7 +124,7 @@ def street(rng: np.random.Generator) -> Signal:
     idle = tone(
         31 + 1.5 * np.sin(2 * np.pi * 0.4 * time()), (0.4, 1.0, 0.6, 0.8, 0.3, 0.5, 0.2, 0.2)
     )
-    return rumble / rumble.std() + 0.7 * swell * tyres / tyres.std() + 0.25 * idle
+    return unit_power(rumble) + 0.7 * swell * unit_power(tyres) + 0.25 * idle
 
 
 SOUNDS = {
