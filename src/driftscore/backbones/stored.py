@@ -1,8 +1,8 @@
-"""Embeddings that already exist: vectors of any model, in any language, from any machine.
+"""Embeddings that were computed elsewhere: by any model, in any language, on any machine.
 
-An npz of text vectors (and of clip vectors, if there are any) stands in for the model:
-write the texts with `driftscore prompts`, encode them where the model runs, and load the
-file here. There is no audio encoder; clip vectors go to `driftscore score`.
+An npz with text embeddings (and clip embeddings, if there are any) takes the place of the model:
+write the texts with `driftscore prompts`, encode them where the model runs, and load the file here.
+There is no audio encoder; clip embeddings are scored with `driftscore score`.
 """
 
 import hashlib
@@ -14,34 +14,35 @@ from pathlib import Path
 import numpy as np
 
 from driftscore.audio import Audio
-from driftscore.backbones.protocol import Backbone
+from driftscore.backbones.protocol import Backbone, Features
 from driftscore.embeddings import EmbeddingFile
 from driftscore.errors import UsageError
-from driftscore.vectors import Matrix
+from driftscore.vectors import Matrix, Vector
 
 
 class Stored(Backbone):
-    """A backbone that looks its text vectors up."""
+    """A backbone that looks up its text embeddings in a file."""
 
-    caches_text = False  # a look-up: the text cache would only keep it twice
     rate = 48_000
     seconds = 10.0
+    runtime = "no model: text embeddings are looked up in the file"
+    caches_text = False  # the text cache would only store the same rows again
 
     def __init__(self, content: EmbeddingFile, *, where: str) -> None:
         if not content.texts:
-            raise UsageError(f"{where} holds no text vectors; add texts and text_embeddings")
+            raise UsageError(f"{where} has no text embeddings; add texts and text_embeddings")
         self.content = content
         self.where = where
         self._row = {text: row for row, text in enumerate(content.texts)}
 
     @property
     def name(self) -> str:
-        """The model that made the vectors, or the file's name."""
+        """The model that made the embeddings, or the name of the file."""
         return self.content.name or Path(self.where).name
 
     @cached_property
     def fingerprint(self) -> str:
-        """The model's own fingerprint where it is known, else the digest of the vectors."""
+        """The fingerprint of the model if it is known, else the digest of the embeddings."""
         if self.content.fingerprint:
             return self.content.fingerprint
         digest = hashlib.sha256("\n".join(self.content.texts).encode())
@@ -50,18 +51,16 @@ class Stored(Backbone):
 
     @property
     def dim(self) -> int:
-        """Length of a vector."""
+        """Length of an embedding."""
         return int(self.content.text_rows.shape[1])
 
-    def embed_audio(self, clips: Sequence[Audio]) -> Matrix:
-        """Refuse: vectors were stored, not the model that made them."""
-        raise UsageError(
-            f"{self.where} holds stored vectors and cannot hear; embed the clips with their model "
-            "and score them with `driftscore score`"
-        )
+    def encode(self, features: Features) -> Vector:
+        """Refuse: the file has embeddings, not the model that made them."""
+        raise self._no_model()
 
-    def encode(self, features):
-        return self.embed_audio([])
+    def embed_audio(self, clips: Sequence[Audio]) -> Matrix:
+        """Refuse: the file has embeddings, not the model that made them."""
+        raise self._no_model()
 
     def embed_text(self, texts: Sequence[str]) -> Matrix:
         """Return the stored rows of `texts`."""
@@ -73,9 +72,15 @@ class Stored(Backbone):
             )
         return np.stack([self.content.text_rows[self._row[text]] for text in texts])
 
+    def _no_model(self) -> UsageError:
+        return UsageError(
+            f"{self.where} has stored embeddings and cannot embed audio; embed the clips with the "
+            "model that made them and score them with `driftscore score`"
+        )
+
 
 def accepts(spec: str) -> bool:
-    """Whether a user points at stored embeddings."""
+    """Return whether `spec` names a file of stored embeddings."""
     return spec.endswith(".npz")
 
 
