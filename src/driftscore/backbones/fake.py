@@ -6,7 +6,6 @@ fixed random projection. Similar texts and similar sounds get similar vectors, a
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,25 +15,20 @@ from driftscore.vectors import Matrix, Vector, unit
 _BANDS = 32
 
 
-@dataclass(frozen=True)
 class Fake(Backbone):
     """The fake model; its vectors depend on its parameters only."""
 
-    dim: int = 64
-    rate: int = 16_000
-    seconds: float = 2.0
-    seed: int = 0
-    name: str = "fake"
+    name = "fake"
+    runtime = "numpy; the fake model has no weights and its scores have no meaning"
 
-    @property
-    def fingerprint(self) -> str:
-        """The parameters, which are all that the model consists of."""
-        return f"fake/{self.dim}/{self.rate}/{self.seconds}/{self.seed}"
-
-    @property
-    def runtime(self) -> str:
-        """There is no model to run: the vectors are random projections."""
-        return "numpy; the fake model has no weights and its scores have no meaning"
+    def __init__(
+        self, dim: int = 64, rate: int = 16_000, seconds: float = 2.0, seed: int = 0
+    ) -> None:
+        self.dim = dim
+        self.rate = rate
+        self.seconds = seconds
+        self.seed = seed
+        self.fingerprint = f"fake/{dim}/{rate}/{seconds}/{seed}"
 
     def encode(self, features: Features) -> Vector:
         """Return the unit embedding of one window of samples."""

@@ -7,7 +7,6 @@ There is no audio encoder; clip embeddings are scored with `driftscore score`.
 
 import hashlib
 from collections.abc import Sequence
-from functools import cached_property
 from os import PathLike
 from pathlib import Path
 
@@ -33,26 +32,10 @@ class Stored(Backbone):
             raise UsageError(f"{where} has no text embeddings; add texts and text_embeddings")
         self.content = content
         self.where = where
+        self.name = content.name or Path(where).name
+        self.dim = int(content.text_rows.shape[1])
+        self.fingerprint = content.fingerprint or _digest(content)
         self._row = {text: row for row, text in enumerate(content.texts)}
-
-    @property
-    def name(self) -> str:
-        """The model that made the embeddings, or the name of the file."""
-        return self.content.name or Path(self.where).name
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """The fingerprint of the model if it is known, else the digest of the embeddings."""
-        if self.content.fingerprint:
-            return self.content.fingerprint
-        digest = hashlib.sha256("\n".join(self.content.texts).encode())
-        digest.update(self.content.text_rows.tobytes())
-        return f"stored/{digest.hexdigest()}"
-
-    @property
-    def dim(self) -> int:
-        """Length of an embedding."""
-        return int(self.content.text_rows.shape[1])
 
     def encode(self, features: Features) -> Vector:
         """Refuse: the file has embeddings, not the model that made them."""
@@ -77,6 +60,13 @@ class Stored(Backbone):
             f"{self.where} has stored embeddings and cannot embed audio; embed the clips with the "
             "model that made them and score them with `driftscore score`"
         )
+
+
+def _digest(content: EmbeddingFile) -> str:
+    """Return a fingerprint for the embeddings of an unknown model."""
+    digest = hashlib.sha256("\n".join(content.texts).encode())
+    digest.update(content.text_rows.tobytes())
+    return f"stored/{digest.hexdigest()}"
 
 
 def accepts(spec: str) -> bool:

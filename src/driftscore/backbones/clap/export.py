@@ -15,7 +15,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from driftscore.audio import Samples, Source, sounding_windows
+from driftscore.audio import Recording, Samples, sounding_windows
 from driftscore.backbones.clap import exported, onnx_towers
 from driftscore.backbones.clap.audio_graph import AudioShape, build_audio
 from driftscore.backbones.clap.exported import Export, Probe
@@ -37,7 +37,7 @@ def export(
     home: str | Path | None = None,
     *,
     int8: bool = False,
-    clips: Sequence[Source] = (),
+    clips: Sequence[Recording] = (),
 ) -> Export:
     """Export a checkpoint to a folder, or to the cache; `clips` are recordings to compare on."""
     if not accepts(name) or exported.is_export(Path(name)):
@@ -66,7 +66,7 @@ def export(
 
 
 def _write(
-    reference: Clap, home: Path, description: Description, *, int8: bool, clips: Sequence[Source]
+    reference: Clap, home: Path, description: Description, *, int8: bool, clips: Sequence[Recording]
 ) -> Export:
     """Write all files of an export; the manifest comes last."""
     _write_graphs(reference, home, int8=int8)
@@ -152,7 +152,7 @@ def _ids(vocabulary: int, tokens: int) -> NDArray[np.int64]:
     return ids.astype(np.int64)
 
 
-def _compare(reference: Clap, made: Export, clips: Sequence[Source]) -> dict[str, float]:
+def _compare(reference: Clap, made: Export, clips: Sequence[Recording]) -> dict[str, float]:
     """Return how far the graphs are from torch; float32 must be within the tolerance."""
     towers = onnx_towers.open_towers(made, "onnx")
     probe = Probe.load(made.home)

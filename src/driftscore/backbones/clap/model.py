@@ -64,57 +64,20 @@ class Clap(Backbone):
         self.towers = towers
         self.description = description
         self.tokenizer = tokenizer
-        self._runtime = runtime
-
-    @property
-    def name(self) -> str:
-        """Hub id or folder of the checkpoint."""
-        return self.description.name
-
-    @property
-    def fingerprint(self) -> str:
-        """Digest of the weights, the tokenizer and the front end."""
-        return self.description.fingerprint
-
-    @property
-    def dim(self) -> int:
-        """Length of an embedding."""
-        return self.description.dim
-
-    @property
-    def rate(self) -> int:
-        """Sample rate of the model's input, in Hz."""
-        return self.mel.rate
-
-    @property
-    def seconds(self) -> float:
-        """Length of the model's window."""
-        return self.mel.length / self.mel.rate
-
-    @property
-    def mel(self) -> ClapMel:
-        """The front end."""
-        return self.description.mel
-
-    @property
-    def logit_scale(self) -> float:
-        """Scale of the softmax over scores, as trained."""
-        return self.description.logit_scale
-
-    @property
-    def runtime(self) -> str:
-        """Which runtime was chosen, and why."""
-        return self._runtime
+        self.mel = description.mel
+        self.name = description.name
+        self.fingerprint = description.fingerprint
+        self.dim = description.dim
+        self.rate = description.mel.rate
+        self.seconds = description.mel.length / description.mel.rate
+        self.logit_scale = description.logit_scale
+        self.runtime = runtime
+        self.parallel = towers.parallel
 
     @property
     def cache_key(self) -> str:
         """Fingerprint and runtime: what the last bits of an embedding depend on."""
         return f"{self.fingerprint}+{self.towers.runtime_name}"
-
-    @property
-    def parallel(self) -> int:
-        """How many windows may be encoded at the same time."""
-        return self.towers.parallel
 
     def features(self, samples: Samples) -> Features:
         """Return the log-mel of one window, (frames, mels)."""

@@ -42,15 +42,10 @@ class Mini(Backbone):
         digest = hashlib.sha256(f"mini/{_FRONT_END_REVISION}".encode())
         for name in sorted(files):
             digest.update(hashlib.sha256(files[name]).digest())
-        self._fingerprint = f"mini/{digest.hexdigest()}"
+        self.fingerprint = f"mini/{digest.hexdigest()}"
         self._audio = LazySession(files["audio.onnx"])
         self._text = LazySession(files["text.onnx"])
         self._pieces = files["tokenizer.json"].decode()
-
-    @property
-    def fingerprint(self) -> str:
-        """Digest of the model's files and of the revision of the front end."""
-        return self._fingerprint
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:

@@ -26,12 +26,7 @@ class Mn04(Backbone):
         self.tagger = tagger
         self.encoder = encoder
         self.space = space
-        self._fingerprint = f"mn04/{tagger.fingerprint}/{encoder.fingerprint}/{space.digest}"
-
-    @property
-    def fingerprint(self) -> str:
-        """The fingerprints of the tagger, of the sentence encoder and of the tag space."""
-        return self._fingerprint
+        self.fingerprint = f"mn04/{tagger.fingerprint}/{encoder.fingerprint}/{space.digest}"
 
     def features(self, samples: Samples) -> Features:
         """Return the log-mel of one window."""
