@@ -60,7 +60,8 @@ class MissingExtraError(DriftscoreError, ImportError):
 
     def __str__(self) -> str:
         what, extra, command = self.args
-        return f"{what} needs an optional part: " + (command or f"pip install 'driftscore[{extra}]'")
+        command = command or f"pip install 'driftscore[{extra}]'"
+        return f"{what} needs an optional part: {command}"
 
 
 def unknown(kind: str, given: str, known: Iterable[str]) -> UsageError:

@@ -22,7 +22,7 @@ from driftscore.backbones.clap.exported import Export, Probe
 from driftscore.backbones.clap.loading import accepts, load_torch
 from driftscore.backbones.clap.model import TEXT_ROWS, Clap, Description
 from driftscore.backbones.clap.text_graph import build_text
-from driftscore.backbones.clap.torch_towers import TorchTowers
+from driftscore.backbones.clap.torch_towers import TorchTowers, tensors_of
 from driftscore.errors import MismatchError, MissingExtraError, UsageError, WriteError
 from driftscore.files import sha256
 from driftscore.vectors import Matrix, unit
@@ -85,8 +85,8 @@ def _write(
 
 
 def _write_graphs(reference: Clap, home: Path, *, int8: bool) -> None:
-    towers = cast(TorchTowers, reference.towers)
-    config, tensors = towers.model.config.to_dict(), towers.tensors()
+    model = cast(TorchTowers, reference.towers).model
+    config, tensors = model.config.to_dict(), tensors_of(model)
     probe = _probe(reference, config["text_config"]["vocab_size"])
     shape = AudioShape.of(config["audio_config"], frames=probe.log_mel.shape[1])
     graphs = {

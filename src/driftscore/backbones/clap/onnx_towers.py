@@ -8,6 +8,7 @@ import importlib.util
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +63,10 @@ class OnnxTowers:
         self._opening = threading.Lock()
 
     def __reduce__(self) -> tuple[type["OnnxTowers"], tuple[Export, str]]:
-        return type(self), (self.export, self.runtime_name)
+        return type(self), (
+            replace(self.export, home=self.export.home.resolve()),
+            self.runtime_name,
+        )
 
     def audio(self, log_mel: Features) -> Vector:
         """Return the embedding of the log-mel of one window."""

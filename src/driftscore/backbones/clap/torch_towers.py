@@ -2,9 +2,11 @@
 
 import hashlib
 import logging
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -16,7 +18,7 @@ from driftscore.backbones.clap.log_mel import ClapMel
 from driftscore.backbones.clap.model import Description
 from driftscore.backbones.onnx.tokenizer import Tokenizer
 from driftscore.backbones.protocol import Features
-from driftscore.errors import DownloadError, FormatError, MissingExtraError
+from driftscore.errors import DownloadError, FormatError, MismatchError, MissingExtraError
 from driftscore.vectors import Matrix, Vector
 
 _FRONT_END_REVISION = 3
@@ -63,15 +65,44 @@ class ClapModel(Protocol):
 
 
 class TorchTowers:
-    """A transformers CLAP model in float32; torch itself uses several threads per call."""
+    """A transformers CLAP model in float32; torch itself uses several threads per call.
+
+    A pickled or copied object holds the checkpoint's name and reads the model again when it is
+    used. That is not only smaller: the last bits of torch's results depend on the alignment of the
+    weights in memory, which is the same whenever they are read from the same file.
+    """
 
     runtime_name = "torch"
     parallel = 1
 
-    def __init__(self, model: ClapModel) -> None:
-        self.model = model
-        fused = model.config.to_dict()["audio_config"]["enable_fusion"]
-        self._channels = 4 if fused else 1
+    def __init__(self, checkpoint: str, fingerprint: str, model: ClapModel | None = None) -> None:
+        self.checkpoint = checkpoint
+        self.fingerprint = fingerprint
+        self._model = model
+        self._reading = threading.Lock()
+
+    def __reduce__(self) -> tuple[type["TorchTowers"], tuple[str, str]]:
+        folder = Path(self.checkpoint)
+        where = str(folder.resolve()) if folder.is_dir() else self.checkpoint
+        return type(self), (where, self.fingerprint)
+
+    @property
+    def model(self) -> ClapModel:
+        """The model; it is read when it is first needed."""
+        with self._reading:
+            if self._model is None:
+                model, mel, tokenizer = _read_checkpoint(self.checkpoint)
+                if _fingerprint(model, mel, tokenizer) != self.fingerprint:
+                    raise MismatchError(
+                        f"The checkpoint {self.checkpoint} has changed since the model was loaded; "
+                        "load it again"
+                    )
+                self._model = model
+            return self._model
+
+    @cached_property
+    def _channels(self) -> int:
+        return 4 if self.model.config.to_dict()["audio_config"]["enable_fusion"] else 1
 
     def audio(self, log_mel: Features) -> Vector:
         """Return the embedding of the log-mel of one window."""
@@ -96,13 +127,14 @@ class TorchTowers:
             )
         return _pooled(out)
 
-    def tensors(self) -> dict[str, NDArray[np.float32]]:
-        """Return the weights by name, as arrays."""
-        return {
-            key: value.contiguous().numpy()
-            for key, value in self.model.state_dict().items()
-            if value.is_floating_point()
-        }
+
+def tensors_of(model: ClapModel) -> dict[str, NDArray[np.float32]]:
+    """Return the weights of a model by name, as arrays."""
+    return {
+        key: value.contiguous().numpy()
+        for key, value in model.state_dict().items()
+        if value.is_floating_point()
+    }
 
 
 def _pooled(out: object) -> Matrix:
@@ -112,19 +144,15 @@ def _pooled(out: object) -> Matrix:
 
 def open_checkpoint(name: str) -> tuple[TorchTowers, Description, Tokenizer]:
     """Return the towers of a checkpoint, its description and its tokenizer."""
-    extractor, tokenizer, model = _read_checkpoint(name)
-    tokenizer.no_padding()  # texts of one length are encoded together
-    tokenizer.enable_truncation(_LONGEST)
-    towers = TorchTowers(model.float().eval())
-    mel = _mel(extractor.to_dict())
+    model, mel, tokenizer = _read_checkpoint(name)
     description = Description(
         name=name,
-        fingerprint=_fingerprint(towers, mel, tokenizer),
+        fingerprint=_fingerprint(model, mel, tokenizer),
         dim=int(model.config.projection_dim),
         logit_scale=float(model.logit_scale_a.detach().exp()),
         mel=mel,
     )
-    return towers, description, tokenizer
+    return TorchTowers(name, description.fingerprint, model), description, tokenizer
 
 
 def _mel(extractor: Mapping[str, Any]) -> ClapMel:
@@ -142,17 +170,17 @@ def _mel(extractor: Mapping[str, Any]) -> ClapMel:
     )
 
 
-def _fingerprint(towers: TorchTowers, mel: ClapMel, tokenizer: Tokenizer) -> str:
+def _fingerprint(model: ClapModel, mel: ClapMel, tokenizer: Tokenizer) -> str:
     settings = sorted(asdict(mel).items())
     digest = hashlib.sha256(f"clap/{_FRONT_END_REVISION}/{settings}".encode())
     digest.update(tokenizer.to_str().encode())
-    for key, tensor in sorted(towers.tensors().items()):
+    for key, tensor in sorted(tensors_of(model).items()):
         digest.update(key.encode() + tensor.tobytes())
     return f"clap/{digest.hexdigest()}"
 
 
-def _read_checkpoint(name: str) -> tuple[Any, Any, Any]:
-    """Return the feature extractor, the tokenizer and the model, as transformers reads them."""
+def _read_checkpoint(name: str) -> tuple[Any, ClapMel, Tokenizer]:
+    """Return the model in float32, the front end and the tokenizer of a checkpoint."""
     try:
         import torch  # noqa: F401
         import transformers
@@ -162,7 +190,7 @@ def _read_checkpoint(name: str) -> tuple[Any, Any, Any]:
         try:
             extractor = transformers.ClapFeatureExtractor.from_pretrained(name)
             tokenizer = transformers.AutoTokenizer.from_pretrained(name).backend_tokenizer
-            model = transformers.ClapModel.from_pretrained(name, use_safetensors=True)
+            model: Any = transformers.ClapModel.from_pretrained(name, use_safetensors=True)
         except (OSError, ValueError) as error:
             reason = str(error).strip().split("\n")[0]
             kind = FormatError if Path(name).is_dir() else DownloadError
@@ -170,7 +198,9 @@ def _read_checkpoint(name: str) -> tuple[Any, Any, Any]:
                 f"The CLAP model {name!r} cannot be loaded: {reason} It must be a folder or a hub "
                 "id with config.json, preprocessor_config.json, a tokenizer and safetensors weights"
             ) from error
-    return extractor, tokenizer, model
+    tokenizer.no_padding()  # texts of one length are encoded together
+    tokenizer.enable_truncation(_LONGEST)
+    return model.float().eval(), _mel(extractor.to_dict()), tokenizer
 
 
 @contextmanager
