@@ -1,87 +1,66 @@
-"""CLAP exported to ONNX, against transformers: the same embeddings, then no torch at all."""
+"""CLAP exported to ONNX, against transformers: the same embeddings, then without torch."""
 
 import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from driftscore import Audio, Classifier, load_backbone
-from driftscore.backbones import _clap_export as exports
-from driftscore.errors import FormatError, MismatchError, MissingExtraError, UsageError
+from driftscore.backbones.clap import Clap, exported, load
+from driftscore.backbones.clap.exported import Export, Probe
+from driftscore.errors import (
+    FormatError,
+    MismatchError,
+    MissingExtraError,
+    UsageError,
+    WriteError,
+)
 
 from .conftest import noise_clip
+from .small_clap import TEXTS, extractor, save_clap
 
-torch = pytest.importorskip("torch", reason="TORCH IS NOT INSTALLED")
-transformers = pytest.importorskip("transformers", reason="TRANSFORMERS IS NOT INSTALLED")
+torch: Any = pytest.importorskip("torch", reason="TORCH IS NOT INSTALLED")
+transformers: Any = pytest.importorskip("transformers", reason="TRANSFORMERS IS NOT INSTALLED")
 pytest.importorskip("onnx", reason="ONNX IS NOT INSTALLED")
 
-from driftscore.backbones._clap_writer import export  # noqa: E402
-
-from .test_clap import TEXTS, extractor, small_tokenizer  # noqa: E402
+from driftscore.backbones.clap.export import export  # noqa: E402
 
 RUNTIMES = ["onnx", "openvino"]
 
 
-def runtime_or_skip(runtime):
+def load_or_skip(home: Path, runtime: str) -> Clap:
     if runtime == "openvino":
         pytest.importorskip("openvino", reason="OPENVINO IS NOT INSTALLED")
-    return runtime
+    return load(home, runtime=runtime)
 
 
 @pytest.fixture(scope="module", params=["unfused", "fused"])
-def checkpoint(request, tmp_path_factory):
+def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small random CLAP with shifted windows in every stage that has room for them."""
-    fused = request.param == "fused"
     home = tmp_path_factory.mktemp(request.param)
-    torch.manual_seed(5)
-    config = transformers.ClapConfig(
-        text_config={
-            "vocab_size": 600, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4,
-            "intermediate_size": 64, "layer_norm_eps": 1e-12,
-        },
-        audio_config={
-            "patch_embeds_hidden_size": 16, "hidden_size": 128, "depths": [2, 2, 3, 2],
-            "num_attention_heads": [1, 2, 2, 4], "enable_fusion": fused,
-            "fusion_type": "aff_2d" if fused else None,
-        },
-        projection_dim=48,
-    )  # fmt: skip
-    model = transformers.ClapModel(config).eval()
-    with torch.no_grad():  # a fresh model's rows are all alike, which would hide mistakes
-        for name, tensor in model.named_parameters():
-            if name.endswith("bias") or "bias_table" in name:
-                tensor.normal_(0, 0.3)
-            elif "norm" in name.lower() and name.endswith("weight"):
-                tensor.uniform_(0.5, 1.5)
-            elif tensor.ndim > 1:
-                tensor.normal_(0, 2 / tensor[0].numel() ** 0.5)
-        for name, tensor in model.named_buffers():
-            if name.endswith("running_mean"):
-                tensor.uniform_(-40, -10)
-            elif name.endswith("running_var"):
-                tensor.uniform_(50, 300)
-    model.save_pretrained(home)
-    extractor(fused).save_pretrained(home)
-    small_tokenizer().save_pretrained(home)
-    return home
+    return save_clap(home, fused=request.param == "fused", depths=(2, 2, 3, 2))
 
 
 @pytest.fixture(scope="module")
-def exported(checkpoint, tmp_path_factory):
+def made(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Export:
     return export(str(checkpoint), tmp_path_factory.mktemp("export") / "out")
 
 
 @pytest.fixture
-def cached(checkpoint, tmp_path, monkeypatch):
-    """The export where the cache keeps it."""
+def cached(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Export:
+    """The export in the cache."""
     monkeypatch.setenv("DRIFTSCORE_CACHE", str(tmp_path / "cache"))
     return export(str(checkpoint))
 
 
-def clips():
+def clips() -> list[Audio]:
     swell = noise_clip(7.0, rate=48_000)
     faint = swell.samples * np.linspace(0, 1e-3, len(swell.samples), dtype="f4")
     others = [noise_clip(10.0, rate=48_000), noise_clip(0.4, rate=48_000)]
@@ -89,8 +68,10 @@ def clips():
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_the_exported_towers_give_transformers_embeddings(checkpoint, exported, runtime):
-    model = load_backbone(exported.home, runtime=runtime_or_skip(runtime))
+def test_the_exported_towers_give_the_embeddings_of_transformers(
+    checkpoint: Path, made: Export, runtime: str
+) -> None:
+    model = load_or_skip(made.home, runtime)
     oracle = transformers.ClapModel.from_pretrained(checkpoint).eval()
     make = extractor(oracle.config.audio_config.enable_fusion)
     tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoint)
@@ -107,14 +88,14 @@ def test_the_exported_towers_give_transformers_embeddings(checkpoint, exported, 
     expected = getattr(out, "pooler_output", out).numpy()
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(model.embed_text(TEXTS), expected, atol=1e-5)
-    # Rows that were all alike would agree whatever the graph does.
+    # Rows that were all alike would agree whatever the graph computes.
     assert (found @ found.T).min() < 0.9
     assert (expected @ expected.T).min() < 0.9
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_a_text_has_the_same_bits_in_any_batch_and_place(exported, runtime):
-    model = load_backbone(exported.home, runtime=runtime_or_skip(runtime))
+def test_a_text_has_the_same_bits_in_any_batch_and_position(made: Export, runtime: str) -> None:
+    model = load_or_skip(made.home, runtime)
     texts = [f"{text} {i}" for i in range(30) for text in TEXTS]
     together = model.embed_text(texts)
     np.testing.assert_array_equal(model.embed_text(texts[::-1])[::-1], together)
@@ -123,10 +104,10 @@ def test_a_text_has_the_same_bits_in_any_batch_and_place(exported, runtime):
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_a_window_has_the_same_bits_from_any_thread(exported, runtime):
+def test_a_window_has_the_same_bits_from_any_thread(made: Export, runtime: str) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    model = load_backbone(exported.home, runtime=runtime_or_skip(runtime))
+    model = load_or_skip(made.home, runtime)
     mels = [model.features(clip.samples) for clip in clips()]
     alone = [model.encode(mel) for mel in mels]
     with ThreadPoolExecutor(4) as pool:
@@ -134,104 +115,125 @@ def test_a_window_has_the_same_bits_from_any_thread(exported, runtime):
             np.testing.assert_array_equal(found, expected)
 
 
-def test_after_the_export_auto_needs_no_torch(checkpoint, cached, wav):
+def test_after_the_export_auto_needs_no_torch(
+    checkpoint: Path, cached: Export, wav: Callable[..., str]
+) -> None:
     clip = wav("clip.wav")
     program = (
         "import sys; sys.modules['torch'] = sys.modules['transformers'] = None\n"
-        "from driftscore import Classifier\n"
-        "ears = Classifier(['dog', 'rain'], backbone=sys.argv[1], rule='cosine').fit()\n"
-        "print(ears.backbone_.towers.runtime, ears.scores([sys.argv[2]]).tolist())\n"
+        "from driftscore import Classifier, load_backbone\n"
+        "model = load_backbone(sys.argv[1])\n"
+        "classifier = Classifier(['dog', 'rain'], backbone=model, rule='cosine').fit()\n"
+        "print(model.towers.runtime_name, classifier.scores([sys.argv[2]]).tolist())\n"
     )
     run = [sys.executable, "-c", program, str(checkpoint), str(clip)]
     done = subprocess.run(run, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     runtime, _, scores = done.stdout.partition(" ")
     assert runtime in RUNTIMES
-    ears = Classifier(["dog", "rain"], backbone=load_backbone(checkpoint, runtime="torch"),
-                      rule="cosine").fit()  # fmt: skip
-    np.testing.assert_allclose(json.loads(scores), ears.scores([clip]), atol=1e-5)
+    classifier = Classifier(
+        ["dog", "rain"], backbone=load(checkpoint, runtime="torch"), rule="cosine"
+    ).fit()
+    np.testing.assert_allclose(json.loads(scores), classifier.scores([clip]), atol=1e-5)
 
 
-def test_auto_says_what_it_chose_and_why(checkpoint, tmp_path, monkeypatch):
+def test_auto_says_which_runtime_it_chose_and_why(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DRIFTSCORE_CACHE", str(tmp_path))
-    before = load_backbone(checkpoint)
-    assert before.towers.runtime == "torch"
-    assert "driftscore export" in before.explanation
+    before = load(checkpoint)
+    assert before.towers.runtime_name == "torch"
+    assert "driftscore export" in before.runtime
     export(str(checkpoint))
-    monkeypatch.setattr(exports.importlib.util, "find_spec", lambda name: None)
-    after = load_backbone(checkpoint)
-    assert after.towers.runtime == "onnx"
-    assert "openvino" in after.explanation
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    after = load(checkpoint)
+    assert after.towers.runtime_name == "onnx"
+    assert "openvino is not installed" in after.runtime
     with pytest.raises(MissingExtraError, match=r"driftscore\[openvino\]"):
-        load_backbone(checkpoint, runtime="openvino")
+        load(checkpoint, runtime="openvino")
 
 
-def test_runtimes_share_a_fingerprint_and_not_a_cache(checkpoint, cached):
-    there = load_backbone(checkpoint, runtime="torch")
-    here = load_backbone(checkpoint, runtime="onnx")
+def test_runtimes_share_a_fingerprint_but_not_a_cache(checkpoint: Path, cached: Export) -> None:
+    there = load(checkpoint, runtime="torch")
+    here = load(checkpoint, runtime="onnx")
     assert here.fingerprint == there.fingerprint
-    assert here.cache_key != there.cache_key
+    assert here.cache_key == f"{here.fingerprint}+onnx"
+    assert there.cache_key == f"{here.fingerprint}+torch"
 
 
-def test_another_checkpoint_does_not_take_the_export(checkpoint, cached, tmp_path):
+def test_another_checkpoint_does_not_use_the_export(
+    checkpoint: Path, cached: Export, tmp_path: Path
+) -> None:
     other = tmp_path / "other"
     shutil.copytree(checkpoint, other)
-    assert exports.find(str(other)) is not None  # the same content
+    assert exported.find(str(other)) is not None  # the same content
     settings = other / "preprocessor_config.json"
     settings.write_text(json.dumps(json.loads(settings.read_text()) | {"frequency_min": 60}))
-    assert exports.find(str(other)) is None
+    assert exported.find(str(other)) is None
     with pytest.raises(UsageError, match="driftscore export"):
-        load_backbone(other, runtime="onnx")
+        load(other, runtime="onnx")
 
 
-def test_int8_is_a_model_of_its_own_with_its_cost(checkpoint, exported, tmp_path, monkeypatch):
+def test_int8_is_a_separate_model_and_its_difference_is_recorded(
+    checkpoint: Path, made: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DRIFTSCORE_CACHE", str(tmp_path))
-    made = export(str(checkpoint), int8=True, clips=[noise_clip(3.0, rate=48_000)])
-    assert made.precision == "int8"
-    assert made.description.fingerprint != exported.description.fingerprint
-    assert 0.8 < made.agreement["audio_cosine"] < 1
-    assert load_backbone(checkpoint).towers.runtime == "torch", "int8 was taken unasked"
+    small = export(str(checkpoint), int8=True, clips=[noise_clip(3.0, rate=48_000)])
+    assert small.precision == "int8"
+    assert small.description.fingerprint != made.description.fingerprint
+    assert 0.8 < small.agreement["audio_cosine"] < 1
+    assert load(checkpoint).towers.runtime_name == "torch", "int8 was used without being named"
     with monkeypatch.context() as without_checkpoint:
-        without_checkpoint.setattr(exports, "checkpoint_folder", lambda name: None)
-        assert exports.find(str(checkpoint)) is None, "int8 was taken for the name's sake"
-    model = load_backbone(made.home)
-    cosines = (model.embed_text(TEXTS) * load_backbone(exported.home).embed_text(TEXTS)).sum(axis=1)
+        without_checkpoint.setattr(exported, "checkpoint_folder", lambda name: None)
+        assert exported.find(str(checkpoint)) is None, "int8 was used for the name of the model"
+    model = load(small.home)
+    cosines = (model.embed_text(TEXTS) * load(made.home).embed_text(TEXTS)).sum(axis=1)
     assert cosines.min() > 0.8
 
 
-def test_a_runtime_that_disagrees_with_torch_is_refused(exported, tmp_path):
+def test_a_runtime_that_disagrees_with_torch_is_refused(made: Export, tmp_path: Path) -> None:
     home = tmp_path / "wrong"
-    shutil.copytree(exported.home, home)
-    probe = exports.load_probe(home)
-    probe["audio"] = -probe["audio"]
-    np.savez(home / "probe.npz", **probe)
-    model = load_backbone(home, runtime="onnx")
+    shutil.copytree(made.home, home)
+    probe = Probe.load(home)
+    replace(probe, audio=-probe.audio).save(home)
+    model = load(home, runtime="onnx")
     with pytest.raises(MismatchError, match="differ from torch's"):
         model.embed_audio(clips()[:1])
 
 
-def test_a_damaged_export_is_a_sentence(exported, tmp_path):
+def test_a_damaged_export_is_refused(made: Export, tmp_path: Path) -> None:
     home = tmp_path / "bad"
-    shutil.copytree(exported.home, home)
+    shutil.copytree(made.home, home)
     with open(home / "audio.onnx", "r+b") as file:
         file.seek(1000)
         file.write(b"\0\1\2\3")
     with pytest.raises(FormatError, match=r"audio.onnx is damaged"):
         load_backbone(home).embed_audio(clips()[:1])
+    (home / "probe.npz").unlink()
+    with pytest.raises(FormatError, match=r"probe in .* cannot be read"):
+        load_backbone(home).embed_text(["dog"])
     (home / "manifest.json").write_text("{}")
     with pytest.raises(FormatError, match="driftscore export"):
         load_backbone(home)
 
 
-def test_a_folder_with_other_things_is_not_written_over(checkpoint, tmp_path):
+def test_a_folder_with_other_files_is_not_overwritten(checkpoint: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("keep")
     with pytest.raises(UsageError, match="not empty"):
         export(str(checkpoint), tmp_path)
     assert (tmp_path / "mine.txt").read_text() == "keep"
 
 
-def test_a_shape_that_the_graph_does_not_cover_is_refused(checkpoint):
-    from driftscore.backbones._clap_graph import AudioShape
+def test_an_export_that_cannot_be_written_is_a_write_error(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(WriteError, match="Cannot write"):
+        export(str(checkpoint), tmp_path / "file" / "out")
+
+
+def test_a_checkpoint_that_the_graph_does_not_support_is_refused() -> None:
+    from driftscore.backbones.clap.audio_graph import AudioShape
 
     config = transformers.ClapConfig().to_dict()["audio_config"]
     AudioShape.of(config, frames=1001)
@@ -241,11 +243,11 @@ def test_a_shape_that_the_graph_does_not_cover_is_refused(checkpoint):
 
 
 @pytest.mark.parametrize("name", ["mini", "nowhere/at/all"])
-def test_what_is_no_clap_is_not_exported(name):
-    with pytest.raises(UsageError, match="no CLAP checkpoint"):
+def test_only_claps_are_exported(name: str) -> None:
+    with pytest.raises(UsageError, match="not a CLAP checkpoint"):
         export(name)
 
 
-def test_an_unknown_runtime_is_told(checkpoint):
+def test_an_unknown_runtime_is_refused_with_the_nearest_name(checkpoint: Path) -> None:
     with pytest.raises(UsageError, match="No runtime called 'onyx'; did you mean 'onnx'"):
         load_backbone(checkpoint, runtime="onyx")

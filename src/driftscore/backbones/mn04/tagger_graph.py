@@ -1,9 +1,8 @@
-"""Write mn04's network as an ONNX graph, straight from its tensors.
+"""mn04's network as an ONNX graph, written from its tensors.
 
-MobileNetV3-Large at width 0.4 over (1, 1, 128, frames): a stem, fifteen inverted
-residual blocks, a 1x1 convolution, the mean over frequency and time (the 384-d
-embedding) and two linear layers (the 527 logits). Each batch norm is folded into the
-convolution before it:
+MobileNetV3-Large at width 0.4 over (1, 1, 128, frames): a stem, fifteen inverted residual blocks, a
+1x1 convolution, the mean over frequency and time (the 384-d embedding) and two linear layers (the
+527 logits). Each batch norm is folded into the convolution before it:
 
     w' = w g / sqrt(var + eps),   b' = bias - mean g / sqrt(var + eps)
 """
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from driftscore.backbones._onnx_graph import Graph, Tensors
+from driftscore.backbones.onnx.graph import Graph, Tensors
 
 _EPSILON = 0.001
 _OPSET = 17
@@ -20,7 +19,7 @@ _OPSET = 17
 
 @dataclass(frozen=True)
 class _Block:
-    """One inverted residual block: kernel, expanded and output channels, and the rest."""
+    """The settings of one inverted residual block; `expanded` and `out` are channels."""
 
     kernel: int
     expanded: int
@@ -50,7 +49,7 @@ _BLOCKS = (
 
 
 class _Graph(Graph):
-    """mn04's layers; each method adds one and returns its output."""
+    """A graph with mn04's kinds of layers; each method adds one and returns its output."""
 
     def convolution(self, x: str, name: str, norm: str, *, stride: int = 1) -> str:
         """Add a convolution without bias with the batch norm that follows it folded in."""
@@ -86,10 +85,10 @@ class _Graph(Graph):
         means = self.node("Flatten", self.node("GlobalAveragePool", x))
         hidden = self.node("Relu", self.gemm(means, f"{name}.fc1"))
         gate = self.node("Sigmoid", self.gemm(hidden, f"{name}.fc2"))
-        return self.node("Mul", x, self.node("Reshape", gate, self.whole(1, channels, 1, 1)))
+        return self.node("Mul", x, self.node("Reshape", gate, self.integers(1, channels, 1, 1)))
 
     def block(self, x: str, name: str, block: _Block, *, channels: int) -> str:
-        """Add one inverted residual block; `channels` go in."""
+        """Add one inverted residual block with `channels` input channels."""
         y, part = x, 0
         if block.expanded != channels:
             y = self.convolution(y, f"{name}.{part}.0", f"{name}.{part}.1")
@@ -104,7 +103,7 @@ class _Graph(Graph):
 
 
 def build_onnx(tensors: Tensors) -> bytes:
-    """Return the network as an ONNX file: `log_mel` in, `logits` and `embedding` out."""
+    """Return an ONNX file with input `log_mel` and outputs `logits` and `embedding`."""
     graph = _Graph(tensors, model="mn04", extra="mn04")
     x = graph.convolution("log_mel", "features.0.0", "features.0.1", stride=2)
     x, channels = graph.activation(x, "HardSwish"), 8
@@ -118,7 +117,7 @@ def build_onnx(tensors: Tensors) -> bytes:
     logits = graph.gemm(x, "classifier.5")
     graph.node("Identity", embedding, out="embedding")
     graph.node("Identity", logits, out="logits")
-    return graph.serialised(
+    return graph.serialise(
         "mn04",
         [("log_mel", np.float32, (1, 1, 128, "frames"))],
         [("logits", np.float32, (1, 527)), ("embedding", np.float32, (1, 384))],

@@ -3,10 +3,10 @@
     text  q -> softmax_k(tau * S(q) . anchor_k)       S(q), anchor_k: unit sentence vectors
     clip  x -> (logit_k(x) - mu_k) / sigma_k          logits of an AudioSet tagger
 
-both scaled to unit norm, so a dot product says how well a sound fits a text. The anchors stand for
-the tags' names and descriptions in the sentence encoder's space; mu and sigma come from audio that
-nothing is tested on. Both lie in `models/tagspace.safetensors` (made by `training.text_anchors`).
-Every row is computed on its own: its bits don't depend on its neighbours.
+both scaled to unit norm, so that a dot product measures how well a sound fits a text. The anchors
+are the sentence vectors of the tags' names and descriptions; mu and sigma come from audio that is
+not used in any test. Both are in `models/tagspace.safetensors` (written by
+`training.text_anchors`). Every row is computed by itself: its bits do not depend on other rows.
 """
 
 import hashlib
@@ -23,12 +23,12 @@ from driftscore.vectors import Matrix, Vector
 
 TAGS = 527
 KIND = "tag space"
-FILE = Path(__file__).resolve().parent.parent / "models" / "tagspace.safetensors"
+FILE = Path(__file__).resolve().parents[2] / "models" / "tagspace.safetensors"
 
 
 @dataclass(frozen=True)
 class TagSpace:
-    """The tags by name, their anchors (527, sentence width), tau, and a tagger's statistics."""
+    """Names of the tags, their anchors (527, sentence width), tau, and a tagger's statistics."""
 
     names: tuple[str, ...]
     anchors: Matrix
@@ -38,7 +38,7 @@ class TagSpace:
 
     @property
     def digest(self) -> str:
-        """Name the space's numbers: another anchor, temperature or statistic, another digest."""
+        """Digest of all numbers of the space: anchors, temperature and statistics."""
         digest = hashlib.sha256(repr(self.tau).encode())
         for array in (self.anchors, self.mu, self.sigma):
             digest.update(array.tobytes())
@@ -63,7 +63,7 @@ def sentences_to_tags(sentences: Matrix, anchors: Matrix, *, tau: float) -> Matr
     wide = anchors.astype(np.float64)
     rows = np.empty((len(sentences), len(anchors)), np.float32)
     for index, sentence in enumerate(sentences.astype(np.float64)):
-        # einsum, as BLAS may sum in another order with another number of threads.
+        # einsum, because BLAS may add in a different order when the number of threads differs.
         similarity = tau * np.einsum("kd,d->k", wide, sentence / _length(sentence))
         weights = np.exp(similarity - similarity.max())
         rows[index] = weights / _length(weights)
@@ -81,13 +81,13 @@ def logits_to_tags(logits: Matrix, mu: Vector, sigma: Vector) -> Matrix:
 
 
 def load_space(path: str | PathLike[str] = FILE) -> TagSpace:
-    """Read a tag space; one without a tagger's statistics is refused."""
+    """Read a tag space; a file without a tagger's statistics is an error."""
     tensors, about = read_tensors(path, kind=KIND, needs=("anchors", "mu", "sigma"))
     names = tuple(about["names"])
     anchors, mu, sigma = (tensors[name].astype(np.float32) for name in ("anchors", "mu", "sigma"))
     shapes = {len(names), len(anchors), len(mu), len(sigma)}
     if shapes != {TAGS} or not (sigma > 0).all():
-        raise FormatError(f"{Path(path)} is not a whole tag space: sizes {sorted(shapes)}")
+        raise FormatError(f"{Path(path)} is not a complete tag space: sizes {sorted(shapes)}")
     unit = anchors / np.sqrt(np.einsum("kd,kd->k", anchors, anchors))[:, None]
     return TagSpace(names, unit.astype(np.float32), float(about["tau"]), mu, sigma)
 

@@ -1,11 +1,11 @@
-"""Log-mel spectrograms in numpy: one implementation, a few settings for each model.
+"""Log-mel spectrograms in numpy: one implementation with a few settings per model.
 
-In: mono float32 samples at the front end's rate. Out: float32 of shape (mels, frames).
-Kaldi's way, as EfficientAT does it:
+Input: mono float32 samples at the front end's rate. Output: float32 of shape (mels, frames).
+The formula is Kaldi's, as EfficientAT uses it:
 
     y[t]     = x[t+1] - 0.97 x[t]
     power    = |STFT(y)|^2          centred with reflection, symmetric Hann window
-    mel(f)   = 1127 ln(1 + f / 700) triangles that are linear in mel, Nyquist bin zero
+    mel(f)   = 1127 ln(1 + f / 700) triangles that are linear in mel; the Nyquist bin is not used
     log_mel  = (ln(power in each triangle + 1e-5) + 4.5) / 5
 """
 
@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
-Samples = npt.NDArray[np.float32]
-Spectrogram = npt.NDArray[np.float32]
+from driftscore.audio import Samples
+
+Spectrogram = NDArray[np.float32]
 
 _FLOOR = 1e-5
 _CHUNK = 64
-"""Frames at a time: few enough for the processor's cache. Each frame is computed by itself."""
+"""Frames per step: few enough for the processor's cache. Frames do not affect each other."""
 _PRE_EMPHASIS = np.float32(0.97)
 
 
@@ -37,14 +38,14 @@ class FrontEnd:
 
     @property
     def shortest(self) -> int:
-        """Return the fewest samples that reflection at both ends allows."""
+        """The smallest number of samples that can be reflected at both ends."""
         return self.n_fft // 2 + 2
 
     @cached_property
-    def taper(self) -> npt.NDArray[np.float64]:
-        """Return the Hann window, centred in the FFT's length.
+    def taper(self) -> NDArray[np.float64]:
+        """The Hann window, centred in the length of the FFT.
 
-        In float64, and so is the FFT: numpy's is four times as fast there as in float32.
+        It is float64, and so is the FFT: numpy's is four times as fast in float64 as in float32.
         """
         taper = np.zeros(self.n_fft)
         start = (self.n_fft - self.window) // 2
@@ -52,11 +53,12 @@ class FrontEnd:
         return taper
 
     @cached_property
-    def slopes(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.intp]]:
-        """Return how far up its triangle each bin lies, and the bin that each slope starts at.
+    def slopes(self) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+        """The relative position of each bin on its slope, and the first bin of each slope.
 
-        The triangles' corners cut the bins into mels + 1 slopes. A bin at share s of slope i
-        counts s in triangle i, which rises there, and 1 - s in triangle i - 1, which falls.
+        The corners of the triangles divide the bins into mels + 1 slopes. A bin at position s of
+        slope i has weight s in triangle i, which rises there, and 1 - s in triangle i - 1, which
+        falls.
         """
         corners = np.linspace(0.0, _mel(np.array(self.top_hz)), self.mels + 2)
         bins = _mel(np.arange(self.n_fft // 2) * self.rate / self.n_fft)
@@ -65,13 +67,13 @@ class FrontEnd:
         return (bins[: starts[-1]] - corners[slope]) / corners[1], starts
 
 
-def _mel(hertz: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _mel(hertz: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return Kaldi's mel scale."""
     return 1127.0 * np.log1p(hertz / 700.0)
 
 
 def log_mel(samples: Samples, front_end: FrontEnd) -> Spectrogram:
-    """Return the log-mel spectrogram, (mels, frames); silence fills what is too short."""
+    """Return the log-mel spectrogram, (mels, frames); short input is padded with zeros."""
     x = np.asarray(samples, dtype=np.float32)
     if x.size < front_end.shortest:
         x = np.pad(x, (0, front_end.shortest - x.size))
@@ -86,22 +88,22 @@ def log_mel(samples: Samples, front_end: FrontEnd) -> Spectrogram:
 
 
 def triangle_power(
-    power: npt.NDArray[np.float64],
-    shares: npt.NDArray[np.float64],
-    starts: npt.NDArray[np.intp],
-) -> npt.NDArray[np.float64]:
+    power: NDArray[np.float64],
+    shares: NDArray[np.float64],
+    starts: NDArray[np.intp],
+) -> NDArray[np.float64]:
     """Return the power in each triangle, (mels, frames), of power (frames, bins).
 
-    By running sums, not by a matrix product: BLAS may add in another order on another number of
-    threads, and the same clip must give the same bits; and its threads, waiting for work, would
-    take the cores from the network.
+    Computed with sums over slopes, not with a matrix product: BLAS may add in a different order
+    when the number of threads differs, and the same clip must give the same bits. The threads of
+    BLAS would also compete with the network for cores while they wait for work.
     """
     used = np.ascontiguousarray(power[:, : starts[-1]].T)
     rising = used * shares[:, None]
     empty = np.diff(starts) == 0
     places = np.minimum(starts[:-1], len(used) - 1)
 
-    def slope_sums(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def slope_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
         sums = np.add.reduceat(values, places, axis=0)
         sums[empty] = 0.0
         return sums

@@ -1,0 +1,124 @@
+"""ONNX graphs in onnxruntime or OpenVINO, one thread per call.
+
+Results therefore do not depend on the number of cores. Callers run several windows or texts at the
+same time from their own threads; a session can be shared between threads.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.generic]
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+class SessionInput(Protocol):
+    """An input of a graph."""
+
+    name: str
+
+
+class Session(Protocol):
+    """The part of an onnxruntime session that is used."""
+
+    def run(
+        self, outputs: Sequence[str] | None, inputs: Mapping[str, Array]
+    ) -> list[NDArray[np.float32]]:
+        """Return the outputs named (None: all of them) for the inputs given."""
+
+    def get_inputs(self) -> Sequence[SessionInput]:
+        """Return the graph's inputs."""
+
+
+def open_session(graph: bytes) -> Session:
+    """Return an onnxruntime session that runs a graph on one thread of the CPU."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    session: Session = onnxruntime.InferenceSession(
+        graph, options, providers=["CPUExecutionProvider"]
+    )
+    return session
+
+
+class LazySession:
+    """A session that is opened when it is first run, so it costs nothing if all rows are cached.
+
+    `graph` is the ONNX file, or a function that returns it. A pickled or copied session holds
+    `graph` only and is opened again on its next run.
+    """
+
+    def __init__(self, graph: bytes | Callable[[], bytes]) -> None:
+        self._graph = graph
+        self._session: Session | None = None
+        self._opening = threading.Lock()
+
+    def __reduce__(self) -> tuple[type["LazySession"], tuple[bytes | Callable[[], bytes]]]:
+        return type(self), (self._graph,)
+
+    def run(
+        self, outputs: Sequence[str] | None, inputs: Mapping[str, Array]
+    ) -> list[NDArray[np.float32]]:
+        """Run the graph, as an onnxruntime session does."""
+        with self._opening:
+            if self._session is None:
+                graph = self._graph
+                self._session = open_session(graph if isinstance(graph, bytes) else graph())
+            session = self._session
+        return session.run(outputs, inputs)
+
+
+class OnnxRun:
+    """A graph with one input and one output in onnxruntime: call it with an array."""
+
+    def __init__(self, graph: bytes) -> None:
+        self._session = open_session(graph)
+        self._input = self._session.get_inputs()[0].name
+
+    def __call__(self, value: Array) -> NDArray[np.float32]:
+        """Return the graph's output."""
+        return self._session.run(None, {self._input: value})[0]
+
+
+class OpenvinoRun:
+    """The same in OpenVINO, in float32 even where the processor is faster in less."""
+
+    def __init__(self, graph: bytes) -> None:
+        import openvino
+
+        core = openvino.Core()
+        cores = os.cpu_count() or 1
+        self._compiled = core.compile_model(
+            core.read_model(graph, b""),
+            "CPU",
+            {
+                "INFERENCE_PRECISION_HINT": "f32",
+                "INFERENCE_NUM_THREADS": cores,
+                "NUM_STREAMS": cores,
+            },
+        )
+        self._per_thread = threading.local()
+
+    def __call__(self, value: Array) -> NDArray[np.float32]:
+        """Return the graph's output; each thread uses a request of its own."""
+        if not hasattr(self._per_thread, "request"):
+            self._per_thread.request = self._compiled.create_infer_request()
+        outputs = self._per_thread.request.infer([value])
+        output: NDArray[np.float32] = next(iter(outputs.values())).copy()
+        return output
+
+
+def in_threads(
+    function: Callable[[Item], Answer], items: Iterable[Item], *, parallel: int | None = None
+) -> list[Answer]:
+    """Return `function` of each item, in order, `parallel` (default: all cores) at a time."""
+    with ThreadPoolExecutor(parallel or os.cpu_count() or 1) as pool:
+        return list(pool.map(function, items))
