@@ -2,10 +2,11 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from threading import Lock
 
-# One thread: the suite runs beside other work, and OpenMP threads that fight for a core crawl.
+# One thread: the suite runs beside other work, and OpenMP threads that compete are slow.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -14,6 +15,9 @@ import pytest
 import soundfile
 
 from driftscore import Audio, Backbone, ClassBank, build_bank, load_backbone, registry
+from driftscore.audio import Recording, Samples, Window, sounding_windows
+from driftscore.backbones import Features
+from driftscore.vectors import Matrix, Vector, unit_mean
 
 PROJECT = Path(__file__).resolve().parent.parent
 LABELS = ("dog bark", "Sea_Waves", "siren")
@@ -46,6 +50,11 @@ def fake() -> Backbone:
 
 
 @pytest.fixture(scope="session")
+def mini() -> Backbone:
+    return load_backbone("mini")
+
+
+@pytest.fixture(scope="session")
 def bank(fake: Backbone) -> ClassBank:
     return build_bank(LABELS, fake)
 
@@ -61,6 +70,52 @@ def noise_clip(seconds: float, rate: int = 16_000, seed: int = 0) -> Audio:
     samples = rng.standard_normal(round(seconds * rate)).astype(np.float32)
     smooth = np.convolve(samples, np.ones(2 + seed % 7) / (2 + seed % 7), mode="same")
     return Audio((0.1 * smooth).astype(np.float32), rate)
+
+
+def embed_windows(recording: Recording, backbone: Backbone) -> Iterator[tuple[Window, Vector]]:
+    """Yield each window of a recording with its embedding, one after another: the reference."""
+    for window in sounding_windows(recording, rate=backbone.rate, seconds=backbone.seconds):
+        yield window, backbone.embed_audio([window.audio])[0]
+
+
+def embed_recording(recording: Recording, backbone: Backbone) -> Vector:
+    """Return the embedding of a recording, one window after another: the reference."""
+    return unit_mean(row for _, row in embed_windows(recording, backbone))
+
+
+class Counting(Backbone):
+    """Another backbone that counts the windows and notes the texts that it encodes."""
+
+    def __init__(self, inner: Backbone) -> None:
+        self.inner = inner
+        self.name, self.fingerprint = inner.name, inner.fingerprint
+        self.dim, self.rate, self.seconds = inner.dim, inner.rate, inner.seconds
+        self.key = inner.cache_key
+        self.windows = 0
+        self.texts: list[str] = []
+        self._lock = Lock()
+
+    @property
+    def cache_key(self) -> str:
+        return self.key
+
+    def features(self, samples: Samples) -> Features:
+        return self.inner.features(samples)
+
+    def encode(self, features: Features) -> Vector:
+        with self._lock:
+            self.windows += 1
+        return self.inner.encode(features)
+
+    def embed_text(self, texts: Sequence[str]) -> Matrix:
+        self.texts += texts
+        return self.inner.embed_text(texts)
+
+
+@pytest.fixture
+def counting(fake: Backbone) -> Counting:
+    """Return the fake model, counting what it encodes."""
+    return Counting(fake)
 
 
 @pytest.fixture

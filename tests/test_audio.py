@@ -1,7 +1,10 @@
+"""Recordings of every form -> samples -> windows."""
+
 import io
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,16 +13,16 @@ import soxr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftscore.audio import Audio, expand, read, sounding_windows, windows
-from driftscore.errors import AudioError, UsageError
+from driftscore import Audio, AudioError, Backbone, Embedder, UsageError
+from driftscore.audio import Recording, expand, read, sounding_windows, windows
 
-from .conftest import noise_clip
+from .conftest import Wav, noise_clip
 
 needs_ffmpeg = pytest.mark.skipif(not shutil.which("ffmpeg"), reason="FFMPEG IS NOT INSTALLED")
 
 
 @pytest.mark.parametrize("ending", ["wav", "flac", "ogg", "mp3"])
-def test_every_format_of_libsndfile_is_read(tmp_path, ending):
+def test_every_format_of_libsndfile_is_read(tmp_path: Path, ending: str) -> None:
     clip = noise_clip(2.0, rate=44_100)
     path = tmp_path / f"clip.{ending}"
     soundfile.write(path, clip.samples, clip.rate)
@@ -30,27 +33,30 @@ def test_every_format_of_libsndfile_is_read(tmp_path, ending):
     np.testing.assert_array_equal(found.samples, expected)
 
 
-def test_opus_is_read(tmp_path):
+def test_opus_is_read(tmp_path: Path) -> None:
     path = tmp_path / "clip.opus"
     clip = noise_clip(1.0, rate=48_000)
     soundfile.write(path, clip.samples, clip.rate, format="OGG", subtype="OPUS")
     assert read(path).seconds == pytest.approx(1.0, abs=0.01)
 
 
-def test_a_path_a_file_bytes_and_an_array_give_the_same_samples(wav):
+def test_a_path_a_file_bytes_and_an_array_give_the_same_samples(wav: Wav) -> None:
     path = wav()
     samples, rate = soundfile.read(path, dtype="float32")
     with open(path, "rb") as file:
         content = file.read()
         file.seek(0)
-        sources = [path, file, content, io.BytesIO(content), (samples, rate),
-                   Audio(samples, rate), {"raw": samples, "sampling_rate": rate}]  # fmt: skip
-        found = [read(source, rate=32_000).samples for source in sources]
+        recordings: list[Recording] = [
+            path, Path(path), file, content, io.BytesIO(content), (samples, rate),
+            Audio(samples, rate), {"raw": samples, "sampling_rate": rate},
+            {"array": samples, "sampling_rate": rate},
+        ]  # fmt: skip
+        found = [read(recording, rate=32_000).samples for recording in recordings]
     for other in found[1:]:
         np.testing.assert_array_equal(found[0], other)
 
 
-def test_resampling_as_a_stream_equals_soxr_in_one_go(wav):
+def test_resampling_as_a_stream_equals_soxr_in_one_go(wav: Wav) -> None:
     path = wav(seconds=13.7)
     samples, rate = soundfile.read(path, dtype="float32")
     np.testing.assert_array_equal(
@@ -58,13 +64,13 @@ def test_resampling_as_a_stream_equals_soxr_in_one_go(wav):
     )
 
 
-def test_channels_are_averaged_on_either_axis():
+def test_channels_are_averaged_on_either_axis() -> None:
     stereo = np.stack([np.full(100, 0.5), np.full(100, -0.1)], axis=1)
     for samples in (stereo, stereo.T):
         np.testing.assert_allclose(Audio(samples, 8000).samples, 0.2, atol=1e-7)
 
 
-def test_integer_samples_are_scaled_by_their_range():
+def test_integer_samples_are_scaled_by_their_range() -> None:
     assert Audio(np.array([-(2**15), 2**14], np.int16), 8000).samples.tolist() == [-1.0, 0.5]
     assert Audio(np.array([0, 192], np.uint8), 8000).samples.tolist() == [-1.0, 0.5]
 
@@ -79,7 +85,9 @@ def reference_starts(total: int, length: int) -> list[int]:
 
 @settings(max_examples=60, deadline=None)
 @given(total=st.integers(1, 30_000), half=st.integers(1, 2_000))
-def test_windows_are_the_models_length_half_overlapping_and_the_last_right_aligned(total, half):
+def test_windows_are_the_models_length_half_overlapping_and_the_last_right_aligned(
+    total: int, half: int
+) -> None:
     samples = np.arange(1, total + 1, dtype=np.float32) / total
     found = list(windows((samples, 1000), rate=1000, seconds=2 * half / 1000))
     starts = reference_starts(total, 2 * half)
@@ -89,17 +97,19 @@ def test_windows_are_the_models_length_half_overlapping_and_the_last_right_align
         assert window.end_s == pytest.approx(min(start + 2 * half, total) / 1000)
 
 
-def test_windows_of_a_file_do_not_depend_on_the_size_of_the_blocks(wav, monkeypatch):
+def test_windows_of_a_file_do_not_depend_on_the_size_of_the_blocks(
+    wav: Wav, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = wav(seconds=23.3)
     first = [w.audio.samples for w in windows(path, rate=24_000, seconds=5)]
-    monkeypatch.setattr("driftscore.audio.BLOCK_SECONDS", 1)
+    monkeypatch.setattr("driftscore.decoding.BLOCK_SECONDS", 1)
     second = [w.audio.samples for w in windows(path, rate=24_000, seconds=5)]
     assert len(first) == len(second)
     for one, two in zip(first, second, strict=True):
         np.testing.assert_array_equal(one, two)
 
 
-def test_memory_does_not_grow_with_the_length_of_a_recording(tmp_path):
+def test_memory_does_not_grow_with_the_length_of_a_recording(tmp_path: Path) -> None:
     import tracemalloc
 
     def peak(minutes: float) -> int:
@@ -118,14 +128,14 @@ def test_memory_does_not_grow_with_the_length_of_a_recording(tmp_path):
     assert long < 1.1 * short
 
 
-def test_silent_windows_are_left_out_and_a_silent_recording_is_refused():
+def test_silent_windows_are_left_out_and_a_silent_recording_is_refused() -> None:
     half = np.concatenate([np.zeros(4000), np.ones(2000)]).astype(np.float32)
     assert [w.start_s for w in sounding_windows((half, 1000), rate=1000, seconds=2)] == [3.0, 4.0]
     with pytest.raises(AudioError, match="is silent"):
         list(sounding_windows((np.zeros(5000, np.float32), 1000), rate=1000, seconds=2))
 
 
-def damaged(tmp_path, kind: str) -> str:
+def damaged(tmp_path: Path, kind: str) -> str:
     clip = noise_clip(4.0)
     path = tmp_path / f"{kind}.wav"
     if kind == "text":
@@ -155,7 +165,7 @@ def damaged(tmp_path, kind: str) -> str:
     [
         ("missing", "cannot be opened: No such file"),
         ("empty", "has no bytes"),
-        ("no samples", "holds no samples"),
+        ("no samples", "has no samples"),
         ("text", "is not a sound file"),
         ("NaN", "NaN or infinite"),
         ("truncated", "is truncated"),
@@ -163,14 +173,16 @@ def damaged(tmp_path, kind: str) -> str:
         ("folder", "is a folder"),
     ],
 )
-def test_a_bad_file_is_refused_with_its_name_and_the_reason(tmp_path, kind, message):
+def test_a_bad_file_is_refused_with_its_name_and_the_reason(
+    tmp_path: Path, kind: str, message: str
+) -> None:
     path = damaged(tmp_path, kind)
     with pytest.raises(AudioError, match=message) as caught:
         list(windows(path, rate=16_000, seconds=2))
     assert path in str(caught.value)
 
 
-def test_a_wav_that_was_streamed_with_an_unknown_length_is_read(tmp_path, wav):
+def test_a_wav_that_was_streamed_with_an_unknown_length_is_read(tmp_path: Path, wav: Wav) -> None:
     content = bytearray(Path(wav()).read_bytes())
     content[4:8] = content[40:44] = b"\xff\xff\xff\xff"
     path = tmp_path / "streamed.wav"
@@ -178,14 +190,16 @@ def test_a_wav_that_was_streamed_with_an_unknown_length_is_read(tmp_path, wav):
     assert read(path).seconds == pytest.approx(3.0)
 
 
-def test_without_ffmpeg_the_message_says_what_to_install(tmp_path, monkeypatch):
+def test_without_ffmpeg_the_message_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
     with pytest.raises(AudioError, match="install ffmpeg"):
         read(damaged(tmp_path, "text"))
 
 
 @needs_ffmpeg
-def test_other_formats_are_read_through_ffmpeg(tmp_path, wav):
+def test_other_formats_are_read_through_ffmpeg(tmp_path: Path, wav: Wav) -> None:
     path = tmp_path / "clip.m4a"
     subprocess.run(["ffmpeg", "-v", "error", "-i", wav(), str(path)], check=True)
     found = read(path)
@@ -195,7 +209,7 @@ def test_other_formats_are_read_through_ffmpeg(tmp_path, wav):
 
 
 @needs_ffmpeg
-def test_a_damaged_file_that_only_ffmpeg_knows_is_refused(tmp_path):
+def test_a_damaged_file_that_only_ffmpeg_knows_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "noise.m4a"
     path.write_bytes(np.random.default_rng(0).bytes(5000))
     with pytest.raises(AudioError, match="libsndfile or ffmpeg"):
@@ -205,23 +219,53 @@ def test_a_damaged_file_that_only_ffmpeg_knows_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("samples", "rate", "message"),
     [
-        (np.zeros(5), 0, "positive whole number"),
-        (np.zeros(5), 8000.5, "positive whole number"),
+        (np.zeros(5), 0, "positive integer"),
+        (np.zeros(5), 8000.5, "positive integer"),
         (np.zeros((2, 2, 2)), 8000, "one or two axes"),
         (np.array(["a"]), 8000, "numbers"),
     ],
 )
-def test_what_is_not_sound_is_refused(samples, rate, message):
+def test_what_is_not_sound_is_refused(samples: Any, rate: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Audio(samples, rate)
 
 
-def test_an_array_without_its_rate_is_refused():
+def test_an_array_without_its_rate_is_refused() -> None:
+    array: Any = np.zeros(10, np.float32)
     with pytest.raises(UsageError, match="needs its sample rate"):
-        read(np.zeros(10, np.float32))
+        read(array)
 
 
-def test_folders_and_globs_are_expanded_in_a_fixed_order(tmp_path, wav):
+@pytest.mark.parametrize("scale", [32_767.0, 2.0**31 - 1])
+def test_floats_on_the_scale_of_integers_are_refused(scale: float) -> None:
+    """They are 16-bit samples that were converted and not divided: no embedding has a meaning."""
+    samples = noise_clip(1.0).samples * np.float32(scale)
+    with pytest.raises(AudioError, match=r"must lie within \[-1, 1\]; divide them"):
+        Audio(samples, 16_000)
+    integers = (noise_clip(1.0).samples * 32_767).astype(np.int16)
+    assert np.abs(Audio(integers, 16_000).samples).max() < 1
+
+
+def test_a_little_too_loud_is_allowed() -> None:
+    assert Audio(np.array([1.5, -30.0]), 8000).samples.tolist() == [1.5, -30.0]
+
+
+def test_a_file_of_floats_on_the_scale_of_integers_is_an_error_of_that_file(
+    tmp_path: Path, wav: Wav, fake: Backbone
+) -> None:
+    clip = noise_clip(1.0)
+    loud = tmp_path / "loud.wav"
+    soundfile.write(loud, clip.samples * 32_767, clip.rate, subtype="FLOAT")
+    unscaled = (clip.samples * 32_767, clip.rate)
+    with Embedder(fake) as embedder:
+        good, bad, pair = embedder.embed([wav(), loud, unscaled])
+    assert not good.error
+    assert str(loud) in bad.error
+    assert "must lie within [-1, 1]" in bad.error
+    assert "must lie within [-1, 1]" in pair.error
+
+
+def test_folders_and_globs_are_expanded_in_a_fixed_order(tmp_path: Path, wav: Wav) -> None:
     names = [wav("b.wav"), wav("a.flac"), wav("C.WAV", format="WAV")]
     (tmp_path / "notes.txt").write_text("no sound")
     assert expand([tmp_path]) == sorted(names)
@@ -229,7 +273,7 @@ def test_folders_and_globs_are_expanded_in_a_fixed_order(tmp_path, wav):
     assert expand([names[0], tmp_path, names[0]]) == [names[0], *sorted(set(names) - {names[0]})]
     assert expand(["absent.wav"]) == ["absent.wav"]
     (tmp_path / "none").mkdir()
-    with pytest.raises(UsageError, match="holds no sound files"):
+    with pytest.raises(UsageError, match="has no sound files"):
         expand([tmp_path / "none"])
     with pytest.raises(UsageError, match="No file matches"):
         expand([f"{tmp_path}/*.aiff"])

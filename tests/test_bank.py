@@ -1,24 +1,45 @@
-import sqlite3
+"""Class banks: the paper's formulas, files, and refusals. The cache has tests of its own."""
+
 import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from driftscore import ClassBank, build_bank, compile_head, load_backbone
-from driftscore.bank import VanishingDriftWarning
-from driftscore.errors import FormatError, MismatchError, UsageError
-from driftscore.prompts import load_pack
-from driftscore.textcache import TextCache, TextEncoder
+from driftscore import (
+    Audio,
+    Backbone,
+    ClassBank,
+    FormatError,
+    MismatchError,
+    PromptSettings,
+    UsageError,
+    build_bank,
+    compile_head,
+    load_backbone,
+)
+from driftscore.backbones import Features
+from driftscore.bank import VanishingDriftWarning, encode_bank
+from driftscore.prompts import compose, load_pack
+from driftscore.tensorfile import read_tensors, write_tensors
+from driftscore.textcache import TextEncoder
+from driftscore.vectors import Matrix, Vector
 
 from .conftest import LABELS
 
 WORDS = ("dog bark", "sea waves", "siren")
 
 
-def reference(backbone, words, beta, direction):
+def reference(
+    backbone: Backbone, words: Sequence[str], beta: float, direction: str
+) -> NDArray[np.float64]:
     """DAS by the paper's formulas, class by class."""
 
-    def E(text):
+    def E(text: str) -> NDArray[np.float64]:
         return backbone.embed_text([text])[0].astype(np.float64)
 
     rows = []
@@ -36,21 +57,24 @@ def reference(backbone, words, beta, direction):
 
 @pytest.mark.parametrize("direction", ["mean", "svd"])
 @pytest.mark.parametrize("beta", [0.1, 0.25, 0.5])
-def test_das_equals_the_papers_formula(fake, rng, beta, direction):
-    head = compile_head(build_bank(LABELS, fake, direction=direction), "das", beta=beta)
+def test_das_equals_the_papers_formula(
+    fake: Backbone, rng: np.random.Generator, beta: float, direction: str
+) -> None:
+    bank = build_bank(LABELS, fake, settings=PromptSettings(direction=direction))
+    head = compile_head(bank, "das", beta=beta)
     expected = reference(fake, WORDS, beta, direction)
     np.testing.assert_allclose(head.weights, expected, atol=1e-6)
-    z = fake.embed_audio([(rng.standard_normal(9000).astype(np.float32), 16_000)])
+    z = fake.embed_audio([Audio(rng.standard_normal(9000).astype(np.float32), 16_000)])
     np.testing.assert_allclose(head.scores(z), z @ expected.T, atol=1e-6)
 
 
-def test_das_interpolates_between_the_prompt_and_the_mean_noisy_prompt(bank):
+def test_das_interpolates_between_the_prompt_and_the_mean_noisy_prompt(bank: ClassBank) -> None:
     share = (0.25 / bank.radii)[:, None]
     expected = (1 - share) * bank.prototypes + share * bank.noisy_means
     np.testing.assert_allclose(compile_head(bank, "das").weights, expected, atol=1e-6)
 
 
-def test_rows_are_unit_and_shapes_agree(bank, fake):
+def test_rows_are_unit_and_shapes_agree(bank: ClassBank, fake: Backbone) -> None:
     assert bank.labels == LABELS
     assert bank.prototypes.shape == bank.drifts.shape == (3, fake.dim)
     assert bank.radii.shape == (3,)
@@ -58,17 +82,18 @@ def test_rows_are_unit_and_shapes_agree(bank, fake):
     np.testing.assert_allclose(np.linalg.norm(bank.drifts, axis=1), 1, atol=1e-6)
 
 
-def test_a_class_does_not_depend_on_its_neighbours(bank, fake):
+def test_a_class_does_not_depend_on_its_neighbours(bank: ClassBank, fake: Backbone) -> None:
     alone = build_bank(["siren"], fake)
     np.testing.assert_array_equal(alone.drifts[0], bank.drifts[2])
     np.testing.assert_array_equal(alone.prototypes[0], bank.prototypes[2])
 
 
-def test_the_matched_reference_subtracts_the_template_without_its_noise(fake):
-    bank = build_bank(["siren"], fake, reference="matched", pack="generic5")
+def test_the_matched_reference_subtracts_the_template_without_its_noise(fake: Backbone) -> None:
+    settings = PromptSettings(reference="matched", pack="generic5")
+    bank = build_bank(["siren"], fake, settings=settings)
     drifts = [
         fake.embed_text([t.text.format(c="siren", p=p)])[0]
-        - fake.embed_text([t.matched.format(c="siren")])[0]
+        - fake.embed_text([(t.matched or "").format(c="siren")])[0]
         for p in load_pack("generic5").texts
         for t in load_pack("das4").entries
     ]
@@ -77,84 +102,36 @@ def test_the_matched_reference_subtracts_the_template_without_its_noise(fake):
     assert bank.radii[0] == pytest.approx(np.linalg.norm(mean), rel=1e-5)
 
 
-class Deaf:
-    """A model whose text side ignores all but the class: no drift at all."""
+def test_a_bank_is_composed_and_then_encoded(bank: ClassBank, fake: Backbone) -> None:
+    found = encode_bank(compose(LABELS), TextEncoder(fake), preset="das2026")
+    assert found.made_by == bank.made_by
+    for name in ("prototypes", "drifts", "radii", "noisy_means"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(bank, name))
 
-    name, fingerprint, dim, rate, seconds = "deaf", "deaf/1", 8, 8000, 1.0
 
-    def embed_text(self, texts):
+class Constant(Backbone):
+    """A model that embeds every text alike: there is no drift at all."""
+
+    name, fingerprint, dim, rate, seconds = "constant", "constant/1", 8, 8000, 1.0
+
+    def embed_text(self, texts: Sequence[str]) -> Matrix:
         return np.tile(np.eye(8, dtype=np.float32)[0], (len(texts), 1))
 
-    def embed_audio(self, clips):
+    def encode(self, features: Features) -> Vector:
         raise NotImplementedError
 
 
-def test_a_vanishing_drift_gives_no_bonus_and_a_warning_that_names_the_class():
-    with pytest.warns(VanishingDriftWarning, match="'siren' vanishes"):
-        bank = build_bank(["siren"], Deaf())
+def test_a_vanishing_drift_has_no_effect_and_a_warning_names_the_class() -> None:
+    with pytest.warns(VanishingDriftWarning, match="'siren' vanishes") as caught:
+        bank = build_bank(["siren"], Constant())
+    assert caught[0].filename == __file__
     assert not bank.drifts.any()
     np.testing.assert_array_equal(compile_head(bank, "das").weights, bank.prototypes)
 
 
-class Counting:
-    """The fake model, counting the texts that it encodes."""
-
-    def __init__(self, inner):
-        self.inner, self.texts = inner, []
-
-    def __getattr__(self, name):
-        return getattr(self.inner, name)
-
-    def embed_text(self, texts):
-        self.texts += texts
-        return self.inner.embed_text(texts)
-
-
-def test_adding_one_label_to_fifty_encodes_one_labels_209_texts(fake, tmp_path):
-    labels = [f"sound {number}" for number in range(50)]
-    model, cache = Counting(fake), TextCache(tmp_path / "texts.sqlite")
-    build_bank(labels, model, cache=cache)
-    assert len(model.texts) == 50 * 209
-    model.texts.clear()
-    bank = build_bank([*labels, "siren"], model, cache=cache)
-    assert len(model.texts) == 209
-    assert all("siren" in text for text in model.texts)
-    np.testing.assert_array_equal(bank.drifts[50], build_bank(["siren"], fake).drifts[0])
-
-
-def test_texts_are_encoded_in_order_of_length(fake):
-    model = Counting(fake)
-    TextEncoder(model)(["a longer text", "short", "the longest text of all"])
-    assert model.texts == sorted(model.texts, key=len)
-
-
-def test_another_model_has_vectors_of_its_own(fake, tmp_path):
-    cache = TextCache(tmp_path / "texts.sqlite")
-    build_bank(LABELS, fake, cache=cache)
-    other = load_backbone("fake", seed=1)
-    np.testing.assert_array_equal(
-        build_bank(LABELS, other, cache=cache).prototypes, build_bank(LABELS, other).prototypes
-    )
-
-
-def test_a_damaged_cache_is_told_and_done_without(fake, bank, tmp_path):
-    path = tmp_path / "texts.sqlite"
-    path.write_bytes(b"not a database" * 100)
-    with pytest.warns(UserWarning, match="cannot be used"):
-        found = build_bank(LABELS, fake, cache=TextCache(path))
-    np.testing.assert_array_equal(found.drifts, bank.drifts)
-
-
-def test_the_cache_is_one_sqlite_file_that_two_users_share(fake, tmp_path):
-    path = tmp_path / "deep" / "texts.sqlite"
-    one, two = (TextEncoder(fake, cache=TextCache(path)) for _ in range(2))
-    one(["a", "b"])
-    two(["b", "c"])
-    with sqlite3.connect(path) as db:
-        assert sorted(row[0] for row in db.execute("SELECT text FROM texts")) == ["a", "b", "c"]
-
-
-def test_a_bank_is_saved_with_all_that_made_it(bank, fake, tmp_path):
+def test_a_bank_is_saved_with_everything_that_made_it(
+    bank: ClassBank, fake: Backbone, tmp_path: Path
+) -> None:
     path = tmp_path / "city.safetensors"
     bank.save(path)
     found = ClassBank.load(path, fake)
@@ -163,12 +140,40 @@ def test_a_bank_is_saved_with_all_that_made_it(bank, fake, tmp_path):
     for name in ("prototypes", "drifts", "radii", "noisy_means"):
         np.testing.assert_array_equal(getattr(found, name), getattr(bank, name))
     assert found.made_by["fingerprint"] == fake.fingerprint
-    assert len(found.made_by["phrases"]) == 52
+    phrases: Any = found.made_by["phrases"]
+    assert len(phrases) == 52
     assert found.made_by["template_texts"] == list(load_pack("das4").texts)
     assert found.made_by["prompt"] == "the sound of {c}"
 
 
-def test_the_same_bank_makes_the_same_bytes(bank, fake, tmp_path):
+@pytest.mark.parametrize("drifts", [True, False])
+def test_a_bank_remembers_whether_it_has_drifts(
+    fake: Backbone, tmp_path: Path, drifts: bool
+) -> None:
+    bank = build_bank(LABELS, fake, drifts=drifts)
+    bank.save(tmp_path / "bank.safetensors")
+    assert ClassBank.load(tmp_path / "bank.safetensors").has_drifts is drifts
+    assert "drifts" not in bank.made_by
+
+
+def test_a_bank_without_drifts_from_version_0_1_is_known_as_one(
+    fake: Backbone, tmp_path: Path
+) -> None:
+    """Its file notes them in `made_by`; without a look there, DAS would silently be cosine."""
+    path = tmp_path / "bank.safetensors"
+    bank = build_bank(LABELS, fake, drifts=False)
+    replace(bank, made_by={**bank.made_by, "drifts": "not encoded"}).save(path)
+    needs = ("prototypes", "drifts", "radii", "noisy_means")
+    tensors, about = read_tensors(path, kind="bank", needs=needs)
+    del about["has_drifts"], about["kind"]
+    write_tensors(path, tensors, kind="bank", about=about)
+    with pytest.raises(UsageError, match="drifts=True"):
+        compile_head(ClassBank.load(path), "das")
+
+
+def test_the_same_bank_makes_the_same_bytes(
+    bank: ClassBank, fake: Backbone, tmp_path: Path
+) -> None:
     bank.save(tmp_path / "one.safetensors")
     build_bank(LABELS, fake).save(tmp_path / "two.safetensors")
     assert (tmp_path / "one.safetensors").read_bytes() == (
@@ -176,7 +181,7 @@ def test_the_same_bank_makes_the_same_bytes(bank, fake, tmp_path):
     ).read_bytes()
 
 
-def test_a_bank_of_another_model_is_refused_in_words(bank, tmp_path):
+def test_a_bank_of_another_model_is_refused_in_words(bank: ClassBank, tmp_path: Path) -> None:
     bank.save(tmp_path / "city.safetensors")
     with pytest.raises(
         MismatchError, match=r"city\.safetensors was made with fake .* not with fake"
@@ -184,11 +189,11 @@ def test_a_bank_of_another_model_is_refused_in_words(bank, tmp_path):
         ClassBank.load(tmp_path / "city.safetensors", load_backbone("fake", seed=7))
 
 
-def test_what_is_not_a_bank_is_refused(bank, tmp_path):
+def test_what_is_not_a_bank_is_refused(bank: ClassBank, tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="There is no bank"):
         ClassBank.load(tmp_path / "absent")
     (tmp_path / "text").write_text("no")
-    with pytest.raises(FormatError, match="not a whole bank"):
+    with pytest.raises(FormatError, match="is not a .*bank file"):
         ClassBank.load(tmp_path / "text")
     compile_head(bank, "cosine").save(tmp_path / "head.safetensors")
     with pytest.raises(FormatError, match=r"not a driftscore bank \(it is: head\)"):
@@ -199,19 +204,28 @@ def test_what_is_not_a_bank_is_refused(bank, tmp_path):
     ("settings", "message"),
     [
         ({"prompt": "the sound"}, "lacks its placeholder"),
-        ({"reference": "none"}, "reference is prompt or matched"),
-        ({"direction": "pca"}, "direction is mean or svd"),
+        ({"reference": "none"}, "reference must be prompt or matched, got 'none'"),
+        ({"direction": "pca"}, "direction must be mean or svd, got 'pca'"),
         ({"pack": "das25"}, "did you mean 'das52'"),
+        ({"pack": 3}, "pack must be a text, got 3"),
         ({"templates": "clean8"}, r"lacks its placeholder \{p\}"),
-        ({"preset": "das2025"}, "did you mean 'das2026'"),
+        ({"skip_same": "yes"}, "skip_same must be true or false"),
+        ({"skip_sam": True}, "did you mean 'skip_same'"),
     ],
 )
-def test_bad_settings_are_refused_in_words(fake, settings, message):
+def test_bad_prompt_settings_are_refused_in_words(
+    fake: Backbone, settings: dict[str, Any], message: str
+) -> None:
     with pytest.raises(UsageError, match=message):
-        build_bank(LABELS, fake, **settings)
+        build_bank(LABELS, fake, settings=PromptSettings().changed(**settings))
 
 
-def test_presets_fix_the_prompts_of_the_papers(fake):
+def test_an_unknown_preset_names_the_nearest(fake: Backbone) -> None:
+    with pytest.raises(UsageError, match="did you mean 'das2026'"):
+        build_bank(LABELS, fake, preset="das2025")
+
+
+def test_presets_fix_the_prompts_of_the_papers(fake: Backbone) -> None:
     assert build_bank(LABELS, fake).made_by["prompt"] == "the sound of {c}"
     acevedo = build_bank(LABELS, fake, preset="acevedo2025")
     assert acevedo.made_by["prompt"] == "This is a sound of {c}"
@@ -220,7 +234,7 @@ def test_presets_fix_the_prompts_of_the_papers(fake):
     )
 
 
-def test_a_bank_is_built_without_warnings(fake):
+def test_a_bank_is_built_without_warnings(fake: Backbone) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         build_bank(LABELS, fake)

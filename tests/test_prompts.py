@@ -1,12 +1,17 @@
+"""Labels, packs and the texts that they are composed to."""
+
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftscore.errors import FormatError, UsageError
+from driftscore import FormatError, PromptSettings, UsageError
 from driftscore.prompts import (
     check_labels,
     check_template,
-    compositions,
+    compose,
     fill,
     load_pack,
     pack_names,
@@ -19,16 +24,16 @@ from driftscore.prompts import (
 @pytest.mark.parametrize(
     "label", ["sea_waves", "Sea Waves", "sea-waves", "  SEA  waves ", "sea_Waves"]
 )
-def test_spellings_of_a_label_give_the_same_words(label):
+def test_spellings_of_a_label_give_the_same_words(label: str) -> None:
     assert words(label) == "sea waves"
 
 
 @given(st.text(min_size=1))
-def test_words_of_words_are_the_same_words(label):
+def test_words_of_words_are_the_same_words(label: str) -> None:
     assert words(words(label)) == words(label)
 
 
-def test_the_label_comes_back_as_it_was_typed():
+def test_the_label_comes_back_as_it_was_typed() -> None:
     assert check_labels(["Sea_Waves", " dog "]) == ("Sea_Waves", "dog")
 
 
@@ -36,18 +41,18 @@ def test_the_label_comes_back_as_it_was_typed():
     ("labels", "message"),
     [
         ([], "No labels given"),
-        (["dog", "  "], "a word or a few"),
+        (["dog", "  "], "one or more words"),
         (["sea_waves", "dog", "Sea-Waves"], "'sea_waves' and 'Sea-Waves' are the same words"),
         ("dog, cat", "not one string"),
-        ([3], "a word or a few"),
+        ([3], "one or more words"),
     ],
 )
-def test_bad_labels_are_refused_in_words(labels, message):
+def test_bad_labels_are_refused_in_words(labels: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         check_labels(labels)
 
 
-def test_labels_are_split_at_commas_and_read_from_lines(tmp_path):
+def test_labels_are_split_at_commas_and_read_from_lines(tmp_path: Path) -> None:
     assert split_labels("dog bark, siren ,rain,") == ("dog bark", "siren", "rain")
     path = tmp_path / "city.txt"
     path.write_text("\ufeff# city\ndog bark\n\n  siren  \n", encoding="utf-8")
@@ -59,7 +64,7 @@ def test_labels_are_split_at_commas_and_read_from_lines(tmp_path):
         read_labels(tmp_path / "absent.txt")
 
 
-def test_the_packs_hold_what_the_method_says():
+def test_the_packs_have_what_the_method_says() -> None:
     sizes = {name: len(load_pack(name).entries) for name in pack_names()}
     assert sizes == {
         "das52": 52, "das52-notau": 47, "generic5": 5, "das4": 4, "clean8": 8, "background3": 3,
@@ -83,12 +88,12 @@ def test_the_packs_hold_what_the_method_says():
     )
 
 
-def test_a_reconstructed_pack_says_so():
+def test_a_reconstructed_pack_says_so() -> None:
     for name in ("das52", "das4"):
         assert "reconstruct" in load_pack(name).title
 
 
-def test_a_users_own_pack_is_a_file_path(tmp_path):
+def test_a_users_own_pack_is_a_file_path(tmp_path: Path) -> None:
     path = tmp_path / "site.toml"
     path.write_text('id = "site"\nkind = "phrases"\n[[phrase]]\nid = "a"\ntext = "lift doors"\n')
     assert load_pack(path).texts == ("lift doors",)
@@ -109,21 +114,21 @@ def test_a_users_own_pack_is_a_file_path(tmp_path):
         ("not toml", "not valid TOML"),
     ],
 )
-def test_a_bad_pack_is_refused_in_words(tmp_path, text, message):
+def test_a_bad_pack_is_refused_in_words(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "bad.toml"
     path.write_text(text)
     with pytest.raises(FormatError, match=message):
         load_pack(path)
 
 
-def test_an_unknown_pack_names_the_nearest():
+def test_an_unknown_pack_names_the_nearest() -> None:
     with pytest.raises(UsageError, match="did you mean 'das52'"):
         load_pack("das53")
     with pytest.raises(UsageError, match="holds templates; phrases are needed"):
         load_pack("das4", kind="phrases")
 
 
-def test_templates_are_filled_and_checked():
+def test_templates_are_filled_and_checked() -> None:
     assert fill("{c} with {p}: {P}", c="dog", p="rain") == "dog with rain: Rain"
     assert check_template("a {c}", needs="c") == "a {c}"
     with pytest.raises(UsageError, match=r"lacks its placeholder \{c\}"):
@@ -132,12 +137,69 @@ def test_templates_are_filled_and_checked():
         check_template("{c} {x}", needs="c")
 
 
-def test_a_phrase_that_equals_the_class_is_skipped_when_asked():
-    templates = load_pack("das4").entries
-    every = compositions("rain", ["rain", "wind"], templates, skip_same=False)
-    fewer = compositions("rain", ["rain", "wind"], templates, skip_same=True)
-    assert len(every) == 8
-    assert [text for text, _ in fewer][:1] == ["rain with wind"]
-    assert len(fewer) == 4
+@pytest.fixture
+def rain_and_wind(tmp_path: Path) -> str:
+    """Return a pack of two phrases, one of which is also a label."""
+    path = tmp_path / "weather.toml"
+    path.write_text(
+        'id = "weather"\nkind = "phrases"\n'
+        '[[phrase]]\nid = "a"\ntext = "rain"\n[[phrase]]\nid = "b"\ntext = "wind"\n'
+    )
+    return str(path)
+
+
+def test_a_phrase_that_equals_the_label_is_skipped_when_asked(
+    rain_and_wind: str, tmp_path: Path
+) -> None:
+    settings = PromptSettings(pack=rain_and_wind)
+    [every] = compose(["Rain"], settings).labels
+    [fewer] = compose(["Rain"], settings.changed(skip_same=True)).labels
+    assert len(every.noisy) == len(every.references) == 8
+    assert fewer.noisy[0] == "rain with wind"
+    assert len(fewer.noisy) == len(fewer.references) == 4
+    only = tmp_path / "only.toml"
+    only.write_text('id = "only"\nkind = "phrases"\n[[phrase]]\nid = "a"\ntext = "Rain"\n')
     with pytest.raises(UsageError, match="Every phrase"):
-        compositions("rain", ["Rain"], templates, skip_same=True)
+        compose(["rain"], PromptSettings(pack=str(only), skip_same=True))
+
+
+def test_texts_are_composed_phrase_by_phrase_and_template_by_template(rain_and_wind: str) -> None:
+    texts = compose(["Sea_Waves", "dog"], PromptSettings(pack=rain_and_wind))
+    waves, dog = texts.labels
+    assert texts.names == ("Sea_Waves", "dog")
+    assert waves.prompt == "the sound of sea waves"
+    assert waves.noisy == tuple(
+        template.format(c="sea waves", p=phrase)
+        for phrase in ("rain", "wind")
+        for template in load_pack("das4").texts
+    )
+    assert waves.references == (waves.prompt,) * 8
+    assert texts.texts == [waves.prompt, dog.prompt, *waves.noisy, *dog.noisy]
+    assert (texts.phrases, texts.templates) == (("rain", "wind"), load_pack("das4").texts)
+    assert texts.noisy
+
+
+def test_matched_references_are_the_templates_without_their_noise(rain_and_wind: str) -> None:
+    settings = PromptSettings(pack=rain_and_wind, reference="matched")
+    [dog] = compose(["dog"], settings).labels
+    assert dog.references == ("dog", "dog", "the sound of dog", "a recording of dog") * 2
+
+
+def test_without_noisy_texts_only_the_clean_prompts_are_composed() -> None:
+    texts = compose(["dog", "rain"], noisy=False)
+    assert texts.texts == ["the sound of dog", "the sound of rain"]
+    assert not texts.noisy
+
+
+def test_composing_texts_loads_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a pure function: the same arguments give equal values."""
+    monkeypatch.setattr("driftscore.registry.find", lambda *_: pytest.fail("a plug-in was loaded"))
+    assert compose(["dog"], PromptSettings()) == compose(["dog"])
+
+
+def test_a_label_is_known_by_its_texts_and_the_direction_alone() -> None:
+    one, two = (compose(labels).labels[0] for labels in (["sea waves"], ["Sea_Waves", "dog"]))
+    assert one.digest("mean") == two.digest("mean")
+    other = compose(["sea waves"], PromptSettings(reference="matched")).labels[0]
+    digests = {one.digest("mean"), one.digest("svd"), other.digest("mean")}
+    assert len(digests) == 3

@@ -84,7 +84,8 @@ class ClassBank:
             tuple(about["labels"]),
             **tensors,
             made_by=about["made_by"],
-            has_drifts=about.get("has_drifts", True),
+            # Version 0.1 noted it in what made the bank.
+            has_drifts=about.get("has_drifts", "drifts" not in about["made_by"]),
         )
         if backbone is not None:
             check_model(bank.made_by, backbone, what=f"The bank {Path(path)}")

@@ -24,20 +24,20 @@ from driftscore.vectors import Matrix, Scores, Vector, matrix, products
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """An affine map from an embedding to one score a label."""
+    """An affine map from an embedding to one score per label."""
 
     labels: tuple[str, ...]
     weights: Matrix
     offsets: Vector
     made_by: Mapping[str, Any] = field(default_factory=dict)
-    """All that made it: the rule, its settings, and the bank's own record."""
+    """Everything that made it: the rule, its settings, and the bank's own record."""
 
     def __post_init__(self) -> None:
         weights = matrix(self.weights, what="Head weights")
         offsets = np.asarray(self.offsets, np.float32)
         if len(self.labels) != len(weights) or offsets.shape != (len(weights),):
             raise UsageError(
-                f"A head has one weight row and one offset a label; got {len(self.labels)} labels, "
+                f"A head has one weight row and one offset per label; got {len(self.labels)} labels, "
                 f"{len(weights)} rows and offsets of shape {offsets.shape}"
             )
         if not np.isfinite(offsets).all():

@@ -106,7 +106,8 @@ class TextEncoder:
     def __call__(self, texts: Sequence[str]) -> Matrix:
         """Return one unit row per text, encoding only those that are not in the cache."""
         wanted = list(dict.fromkeys(texts))
-        known = self.cache.get(self.model, wanted) if self.cache else {}
+        stored = self.cache.get(self.model, wanted) if self.cache else {}
+        known = {text: row for text, row in stored.items() if row.shape == (self.backbone.dim,)}
         todo = [text for text in wanted if text not in known]
         show = self.progress if len(todo) >= _FEW else False
         with progress_bar("Encoding texts", len(todo), show=show) as advance:
