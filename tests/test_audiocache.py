@@ -4,66 +4,62 @@ import os
 import sqlite3
 import threading
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from driftscore import Classifier, load_backbone
+from driftscore import Backbone, Classifier, Embedded, Embedder, Head, load_backbone
+from driftscore.audio import Recording, Window
 from driftscore.audiocache import AudioCache
-from driftscore.backbones import cache_key
 from driftscore.engines import local
-from driftscore.engines.local import hear
+from driftscore.vectors import Scores
 
-from .conftest import LABELS, noise_clip
-
-
-class Counting:
-    """A backbone that counts the windows it hears."""
-
-    def __init__(self, inner):
-        self.inner, self.windows = inner, 0
-
-    def __getattr__(self, name):
-        return getattr(self.inner, name)
-
-    def embed_audio(self, clips):
-        self.windows += len(clips)
-        return self.inner.embed_audio(clips)
+from .conftest import LABELS, Counting, Wav, noise_clip
 
 
-@pytest.fixture
-def model(fake):
-    return Counting(fake)
-
-
-def settle(*paths):
-    """Make files look as if they had lain there for an hour."""
+def settle(*paths: str) -> None:
+    """Make files look as if they had not changed for an hour."""
     hour_ago = time.time() - 3600
     for path in paths:
         os.utime(path, (hour_ago, hour_ago))
 
 
-def listen(sources, model, **options):
+def embed(
+    recordings: Iterable[Recording], model: Backbone, *, threads: int | None = None
+) -> list[Embedded]:
+    """Embed without the cache."""
+    with Embedder(model, threads=threads) as embedder:
+        return list(embedder.embed(recordings))
+
+
+def embed_cached(
+    recordings: Iterable[Recording], model: Counting, *, threads: int | None = None
+) -> tuple[list[Embedded], int]:
+    """Embed with the cache; return the results and how many windows were encoded."""
     model.windows = 0
-    found = list(hear(sources, model, cache=True, **options))
-    return found, model.windows
+    with Embedder(model, audio_cache=True, threads=threads) as embedder:
+        return list(embedder.embed(recordings)), model.windows
 
 
-def forbid_reading(monkeypatch):
+def forbid_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("driftscore.engines.local.sounding_windows", "driftscore.audiocache._digest"):
         monkeypatch.setattr(name, lambda *_, **__: pytest.fail("the audio was read"))
 
 
-def test_the_second_time_nothing_is_read_and_every_bit_is_the_same(model, wav, monkeypatch):
+def test_the_second_time_nothing_is_read_and_every_bit_is_the_same(
+    counting: Counting, wav: Wav, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = [wav(f"{i}.wav", seconds=1.5 + i, seed=i) for i in range(5)]
     settle(*files)
-    plain = list(hear(files, model))
-    first, heard = listen(files, model)
-    assert heard == sum(len(one.rows) for one in plain)
+    plain = embed(files, counting)
+    first, encoded = embed_cached(files, counting)
+    assert encoded == sum(len(one.rows) for one in plain)
     forbid_reading(monkeypatch)
-    second, heard = listen(files, model, threads=4)
-    assert heard == 0
+    second, encoded = embed_cached(files, counting, threads=4)
+    assert encoded == 0
     for one, two, three in zip(plain, first, second, strict=True):
         for other in (two, three):
             assert (one.source, one.seconds) == (other.source, other.seconds)
@@ -72,110 +68,122 @@ def test_the_second_time_nothing_is_read_and_every_bit_is_the_same(model, wav, m
             np.testing.assert_array_equal(one.embedding, other.embedding)
 
 
-def test_a_timeline_comes_from_the_cache_as_well(model, wav, monkeypatch):
+def test_a_timeline_comes_from_the_cache_as_well(
+    counting: Counting, wav: Wav, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = wav(seconds=7.0)
     settle(file)
-    expected = Classifier(LABELS, backbone=model).timeline(file)
-    ears = Classifier(LABELS, backbone=model, audio_cache=True)
-    assert ears.timeline(file) == expected
-    forbid_reading(monkeypatch)
-    assert ears.timeline(file) == expected
-    assert ears.set_params(labels=["rain", "dog"]).predict([file])[0] in ("rain", "dog")
+    expected = Classifier(LABELS, backbone=counting).timeline(file)
+    with Embedder(counting, audio_cache=True) as embedder:
+        classifier = Classifier(LABELS, backbone=embedder)
+        assert classifier.timeline(file) == expected
+        forbid_reading(monkeypatch)
+        assert classifier.timeline(file) == expected
+        assert classifier.set_params(labels=["rain", "dog"]).predict([file])[0] in ("rain", "dog")
 
 
-def test_the_same_content_under_another_name_is_found(model, wav, tmp_path):
+def test_the_same_content_under_another_name_is_found(
+    counting: Counting, wav: Wav, tmp_path: Path
+) -> None:
     file = wav()
-    listen([file], model)
+    embed_cached([file], counting)
     copy = tmp_path / "copy.wav"
     copy.write_bytes(Path(file).read_bytes())
-    [found], heard = listen([copy], model)
-    assert heard == 0
+    [found], encoded = embed_cached([copy], counting)
+    assert encoded == 0
     assert found.source == str(copy)
 
 
-def test_a_changed_file_is_heard_anew(model, wav):
+def test_a_changed_file_is_embedded_again(counting: Counting, wav: Wav) -> None:
     file = wav(seed=0)
     settle(file)
-    listen([file], model)
+    embed_cached([file], counting)
     assert wav(seed=3) == file  # the same size, another time
-    [found], heard = listen([file], model)
-    assert heard > 0
-    np.testing.assert_array_equal(found.rows, next(hear([file], model)).rows)
+    [found], encoded = embed_cached([file], counting)
+    assert encoded > 0
+    np.testing.assert_array_equal(found.rows, embed([file], counting)[0].rows)
 
 
-def test_a_file_changed_a_moment_ago_is_not_known_by_its_stamp(model, wav):
+def test_a_file_changed_a_moment_ago_is_not_known_by_its_stamp(
+    counting: Counting, wav: Wav
+) -> None:
     """Its size and its time may stay the same when it is written to again."""
     file = wav(seed=0)
     stamp = Path(file).stat()
-    listen([file], model)
+    embed_cached([file], counting)
     wav(seed=3)
     os.utime(file, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
-    _, heard = listen([file], model)
-    assert heard > 0
+    _, encoded = embed_cached([file], counting)
+    assert encoded > 0
 
 
-def test_a_file_that_is_written_to_while_it_is_heard_is_not_kept(model, wav, monkeypatch):
-    """Nobody knows whether what was heard is the content that was hashed."""
+def test_a_file_that_is_written_to_while_it_is_read_is_not_stored(
+    counting: Counting, wav: Wav, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows whether what was embedded is the content that was hashed."""
     file = wav()
     settle(file)
-    real = local.sounding_windows
+    real = local.sounding_windows  # type: ignore[attr-defined]
 
-    def disturbed(source, **options):
-        yield from real(source, **options)
-        os.utime(source)
+    def disturbed(recording: str, *, rate: int, seconds: float) -> Iterator[Window]:
+        yield from real(recording, rate=rate, seconds=seconds)
+        os.utime(recording)
 
     monkeypatch.setattr(local, "sounding_windows", disturbed)
-    assert listen([file], model)[1] > 0
+    assert embed_cached([file], counting)[1] > 0
     settle(file)
-    assert listen([file], model)[1] > 0
+    assert embed_cached([file], counting)[1] > 0
 
 
-def test_models_and_runtimes_do_not_share_rows(fake, wav):
+def test_models_and_runtimes_do_not_share_rows(fake: Backbone, wav: Wav) -> None:
     file = wav()
-    listen([file], Counting(fake))
+    embed_cached([file], Counting(fake))
     other = Counting(load_backbone("fake", seed=1))
-    assert listen([file], other)[1] > 0
+    assert embed_cached([file], other)[1] > 0
     runtime = Counting(fake)
-    runtime.cache_key = "fake/another-runtime"
-    assert cache_key(runtime) == "fake/another-runtime"
-    assert listen([file], runtime)[1] > 0
-    assert listen([file], Counting(fake))[1] == 0
+    runtime.key = "fake/another-runtime"
+    assert embed_cached([file], runtime)[1] > 0
+    assert embed_cached([file], Counting(fake))[1] == 0
 
 
-def test_errors_arrays_and_open_files_are_not_kept(model, wav, tmp_path):
+def test_errors_arrays_and_open_files_are_not_stored(
+    counting: Counting, wav: Wav, tmp_path: Path
+) -> None:
     bad = tmp_path / "bad.wav"
     bad.write_text("no sound")
     with open(wav(), "rb") as handle:
-        found, _ = listen([bad, noise_clip(1.0), handle, tmp_path / "gone.wav"], model)
+        recordings: list[Recording] = [bad, noise_clip(1.0), handle, tmp_path / "gone.wav"]
+        found, _ = embed_cached(recordings, counting)
     assert [bool(one.error) for one in found] == [True, False, False, True]
     with sqlite3.connect(AudioCache("").path) as db:
         assert db.execute("SELECT count(*) FROM audio").fetchone() == (0,)
 
 
 @pytest.mark.parametrize("harm", ["damaged", "unwritable"])
-def test_a_cache_that_is_of_no_use_is_told_once_and_done_without(
-    model, wav, tmp_path, monkeypatch, harm
-):
+def test_a_cache_that_cannot_be_used_is_reported_once_and_not_used(
+    counting: Counting, wav: Wav, tmp_path: Path, harm: str
+) -> None:
     if harm == "damaged":
         (tmp_path / "cache").mkdir()
         (tmp_path / "cache" / "audio.sqlite").write_bytes(b"not a database" * 100)
     else:
         (tmp_path / "cache").write_text("a file where a folder should be")
     files = [wav(f"{i}.wav", seed=i) for i in range(3)]
-    with pytest.warns(UserWarning, match=r"The audio cache .* cannot be used") as told:
-        found, _ = listen(files, model)
-    assert len(told) == 1
+    with pytest.warns(UserWarning, match=r"The audio cache .* cannot be used") as warned:
+        found, _ = embed_cached(files, counting)
+    assert len(warned) == 1
     for one, path in zip(found, files, strict=True):
-        np.testing.assert_array_equal(one.rows, next(hear([path], model)).rows)
+        np.testing.assert_array_equal(one.rows, embed([path], counting)[0].rows)
 
 
-def test_several_users_share_it(model, wav):
+def test_several_users_share_it(counting: Counting, wav: Wav) -> None:
     files = [wav(f"{i}.wav", seconds=1.0, seed=i) for i in range(30)]
-    failures = []
+    failures: list[Exception] = []
 
-    def run(order):
+    def run(order: list[str]) -> None:
         try:
-            list(hear(order, model, cache=True, threads=2))
+            with Embedder(counting, audio_cache=True, threads=2) as embedder:
+                list(embedder.embed(order))
         except Exception as error:
             failures.append(error)
 
@@ -185,61 +193,72 @@ def test_several_users_share_it(model, wav):
     for user in users:
         user.join()
     assert not failures
-    assert listen(files, model)[1] == 0
+    assert embed_cached(files, counting)[1] == 0
 
 
-def test_what_was_heard_before_a_stop_is_kept(model, wav):
+def test_what_was_embedded_before_a_stop_is_stored(counting: Counting, wav: Wav) -> None:
     files = [wav(f"{i}.wav", seconds=1.0, seed=i) for i in range(20)]
-    stream = hear(files, model, cache=True, threads=1)
-    for _ in range(5):
-        next(stream)
-    stream.close()
-    listen(files[:5], model)
-    assert model.windows == 0
+    with Embedder(counting, audio_cache=True, threads=1) as embedder:
+        stream: Any = embedder.embed(files)
+        for _ in range(5):
+            next(stream)
+        stream.close()
+    assert embed_cached(files[:5], counting)[1] == 0
 
 
-def test_long_recordings_are_not_all_fetched_at_once(model, wav, monkeypatch):
+def test_long_recordings_are_not_all_fetched_at_once(
+    counting: Counting, wav: Wav, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = [wav(f"{i}.wav", seconds=4.0, seed=i) for i in range(12)]
     settle(*files)
-    expected, _ = listen(files, model)
+    expected, _ = embed_cached(files, counting)
     monkeypatch.setattr("driftscore.audiocache._MOST_BYTES", 5 * 3 * 64 * 4)  # five of them
-    store = AudioCache(cache_key(model))
-    assert sum(one.entry is not None for one in store.look_up(files)) == 5
+    cache = AudioCache(counting.cache_key)
+    assert sum(one.entry is not None for one in cache.look_up(files)) == 5
     forbid_reading(monkeypatch)
-    for one, two in zip(expected, listen(files, model)[0], strict=True):
+    for one, two in zip(expected, embed_cached(files, counting)[0], strict=True):
         np.testing.assert_array_equal(one.rows, two.rows)
 
 
-def test_a_slow_recording_does_not_pile_up_known_ones_behind_it(model, wav, monkeypatch):
+def test_known_recordings_do_not_pile_up_behind_a_slow_one(
+    counting: Counting, wav: Wav, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(local, "BLOCK", 4)
     known = wav("known.wav", seconds=1.0)
     settle(known)
-    listen([known], model)
-    asked = 0
+    embed_cached([known], counting)
+    taken = 0
 
-    def sources():
-        nonlocal asked
-        yield (noise_clip(60.0).samples, 16_000)  # slow: 59 windows, and not kept
+    def recordings() -> Iterator[Recording]:
+        nonlocal taken
+        yield (noise_clip(60.0).samples, 16_000)  # slow: 59 windows, and not stored
         for _ in range(1000):
-            asked += 1
+            taken += 1
             yield known
 
-    stream = hear(sources(), model, cache=True, threads=1)
-    next(stream)
-    assert asked <= 3 * 4
-    assert len(list(stream)) == 1000
+    with Embedder(counting, audio_cache=True, threads=1) as embedder:
+        stream = embedder.embed(recordings())
+        next(stream)
+        assert taken <= 3 * 4
+        assert len(list(stream)) == 1000
 
 
-def test_known_recordings_are_scored_in_one_product(model, wav, monkeypatch):
+def test_known_recordings_are_scored_in_one_product(
+    counting: Counting, wav: Wav, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = [wav(f"{i}.wav", seconds=1.0, seed=i) for i in range(9)]
     settle(*files)
-    ears = Classifier(LABELS, backbone=model, audio_cache=True).fit()
-    expected = [result.scores for result in ears.classify(files)]
-    shapes = []
-    real = type(ears.head_).scores
-    monkeypatch.setattr(
-        type(ears.head_), "scores", lambda self, z: shapes.append(np.shape(z)) or real(self, z)
-    )
-    found = [result.scores for result in ears.classify(files)]
+    with Embedder(counting, audio_cache=True) as embedder:
+        classifier = Classifier(LABELS, backbone=embedder).fit()
+        expected = [result.ranking for result in classifier.classify(files)]
+        shapes: list[tuple[int, ...]] = []
+        real = Head.scores
+
+        def counted(self: Head, z: Any) -> Scores:
+            shapes.append(np.shape(z))
+            return real(self, z)
+
+        monkeypatch.setattr(Head, "scores", counted)
+        found = [result.ranking for result in classifier.classify(files)]
     assert shapes == [(9, 64)]
-    np.testing.assert_array_equal(found, expected)
+    assert found == expected

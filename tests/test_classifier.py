@@ -1,68 +1,102 @@
+"""Classifier: predictions, settings, and its manners as a scikit-learn estimator."""
+
+import copy
+import os
+import pickle
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import accuracy_score
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
 
-from driftscore import Classifier, Head, build_bank, compile_head, load_backbone
-from driftscore.backbones import embed_recording
-from driftscore.errors import AudioError, MismatchError, UsageError
-from driftscore.result import Result
+import driftscore
+from driftscore import (
+    Audio,
+    AudioError,
+    Backbone,
+    ClassBank,
+    Classifier,
+    Embedder,
+    Head,
+    MismatchError,
+    PromptSettings,
+    Result,
+    UsageError,
+    build_bank,
+    compile_head,
+    load_backbone,
+)
 
-from .conftest import LABELS, noise_clip
+from .conftest import LABELS, Wav, embed_recording, noise_clip
 
 
 @pytest.fixture
-def ears(fake):
+def classifier(fake: Backbone) -> Classifier:
     return Classifier(LABELS, backbone=fake)
 
 
-def test_predictions_are_the_best_scores_of_the_head(ears, fake, wav):
+def test_predictions_are_the_best_scores_of_the_head(
+    classifier: Classifier, fake: Backbone, wav: Wav
+) -> None:
     files = [wav(f"{seed}.wav", seconds=1 + seed, seed=seed) for seed in range(5)]
     head = compile_head(build_bank(LABELS, fake), "das", beta=0.25)
     expected = head.scores(np.stack([embed_recording(file, fake) for file in files]))
-    np.testing.assert_array_equal(ears.scores(files), expected)
-    np.testing.assert_array_equal(ears.decision_function(files), expected)
-    assert list(ears.predict(files)) == [LABELS[c] for c in expected.argmax(axis=1)]
+    np.testing.assert_array_equal(classifier.scores(files), expected)
+    np.testing.assert_array_equal(classifier.decision_function(files), expected)
+    assert list(classifier.predict(files)) == [LABELS[c] for c in expected.argmax(axis=1)]
 
 
 @pytest.mark.parametrize("seconds", [0.5, 2.0, 25.0])
-def test_a_file_scores_the_same_alone_in_a_batch_in_another_order_and_again(ears, wav, seconds):
+def test_a_file_scores_the_same_alone_in_a_batch_in_another_order_and_again(
+    classifier: Classifier, wav: Wav, seconds: float
+) -> None:
     files = [
         wav(f"{seed}.wav", seconds=seconds if seed == 7 else 1.5, seed=seed) for seed in range(32)
     ]
-    alone = ears.scores([files[7]])[0]
-    np.testing.assert_array_equal(ears.scores(files)[7], alone)
-    np.testing.assert_array_equal(ears.scores(files[::-1])[24], alone)
-    np.testing.assert_array_equal(ears.scores([files[7]])[0], alone)
-    np.testing.assert_array_equal(next(iter(ears.classify([files[7]]))).scores, alone)
+    alone = classifier.scores([files[7]])[0]
+    np.testing.assert_array_equal(classifier.scores(files)[7], alone)
+    np.testing.assert_array_equal(classifier.scores(files[::-1])[24], alone)
+    np.testing.assert_array_equal(classifier.scores([files[7]])[0], alone)
+    [result] = classifier.classify([files[7]])
+    assert result.scores is not None
+    np.testing.assert_array_equal(result.scores, alone)
 
 
-def test_a_clips_embedding_is_the_unit_mean_of_its_windows(fake):
+def test_the_embedding_of_a_clip_is_the_unit_mean_of_its_windows(fake: Backbone) -> None:
     clip = noise_clip(5.0)
     parts = [(0, 2), (1, 3), (2, 4), (3, 5)]
-    rows = [fake.embed_audio([(clip.samples[a * 16000 : b * 16000], 16000)])[0] for a, b in parts]
-    mean = np.mean(rows, axis=0)
+    windows = [Audio(clip.samples[a * 16_000 : b * 16_000], 16_000) for a, b in parts]
+    mean = np.mean([fake.embed_audio([window])[0] for window in windows], axis=0)
     np.testing.assert_allclose(embed_recording(clip, fake), mean / np.linalg.norm(mean), atol=1e-6)
     np.testing.assert_array_equal(fake.embed_audio([clip])[0], embed_recording(clip, fake))
 
 
-def test_a_bad_file_is_a_result_with_its_reason_and_the_rest_are_done(ears, wav, tmp_path):
+def test_a_bad_file_is_a_result_with_its_reason_and_the_rest_are_done(
+    classifier: Classifier, wav: Wav, tmp_path: Path
+) -> None:
     bad = tmp_path / "bad.wav"
     bad.write_text("no sound")
-    results = list(ears.classify([wav("a.wav"), bad, wav("b.wav", seed=3)]))
+    results = list(classifier.classify([wav("a.wav"), bad, wav("b.wav", seed=3)]))
     assert [bool(result.error) for result in results] == [False, True, False]
     assert str(bad) in results[1].error
     assert results[1].label == ""
     assert results[2].label in LABELS
     with pytest.raises(AudioError, match=r"bad\.wav"):
-        ears.predict([bad])
+        classifier.predict([bad])
 
 
-def test_the_margin_is_the_distance_to_the_runner_up(ears, wav):
-    result = next(iter(ears.classify([wav()])))
+def test_the_margin_is_the_distance_to_the_runner_up(classifier: Classifier, wav: Wav) -> None:
+    [result] = classifier.classify([wav()])
+    assert result.scores is not None
     ordered = sorted(result.scores, reverse=True)
     assert result.margin == pytest.approx(ordered[0] - ordered[1])
     assert [score for _, score in result.ranking] == ordered
@@ -70,7 +104,9 @@ def test_the_margin_is_the_distance_to_the_runner_up(ears, wav):
 
 
 @given(st.lists(st.sampled_from([-1.0, -0.0, 0.0, 0.5, 2.0]), min_size=1, max_size=6))
-def test_the_best_two_are_the_first_of_the_ranking_ties_in_the_order_of_the_labels(scores):
+def test_the_best_two_are_the_first_of_the_ranking_ties_in_the_order_of_the_labels(
+    scores: list[float],
+) -> None:
     labels = tuple("abcdef"[: len(scores)])
     result = Result("", labels, np.array(scores))
     slow = sorted(zip(labels, scores, strict=True), key=lambda pair: -pair[1])
@@ -82,55 +118,289 @@ def test_the_best_two_are_the_first_of_the_ranking_ties_in_the_order_of_the_labe
     assert (Result("").label, Result("").best_two(), Result("").above(0)) == ("", [], [])
 
 
-def test_with_a_threshold_every_label_at_or_above_it_is_predicted(fake, wav):
+def test_predict_labels_returns_every_label_at_or_above_the_threshold(
+    fake: Backbone, wav: Wav
+) -> None:
     file = wav()
     scores = Classifier(LABELS, backbone=fake).scores([file])[0]
     cut = float(np.median(scores))
-    found = Classifier(LABELS, backbone=fake, threshold=cut).predict([file])
-    assert set(found[0]) == {LABELS[c] for c in np.flatnonzero(scores >= cut)}
+    found = Classifier(LABELS, backbone=fake, threshold=cut).predict_labels([file])
+    assert found == [[LABELS[c] for c in np.argsort(-scores) if scores[c] >= cut]]
 
 
-def test_beta_and_rule_are_used(fake, wav):
+def test_predict_is_for_one_label_and_predict_labels_for_several(fake: Backbone, wav: Wav) -> None:
+    """Each has one type of result, and says which of them to use instead."""
+    best = Classifier(LABELS, backbone=fake).predict([wav(), wav()])
+    assert isinstance(best, np.ndarray)
+    assert best.shape == (2,)
+    several = Classifier(LABELS, backbone=fake, threshold=-2).predict_labels([wav()])
+    assert [sorted(labels) for labels in several] == [sorted(LABELS)]
+    with pytest.raises(UsageError, match="use predict_labels"):
+        Classifier(LABELS, backbone=fake, threshold=0.1).predict([wav()])
+    with pytest.raises(UsageError, match="use predict_labels"):
+        Classifier(LABELS, backbone=fake, threshold=0.1).score([wav()], ["siren"])
+    with pytest.raises(UsageError, match="needs a threshold"):
+        Classifier(LABELS, backbone=fake).predict_labels([wav()])
+
+
+def test_one_label_with_a_threshold_is_a_question_of_yes_or_no(fake: Backbone, wav: Wav) -> None:
+    classifier = Classifier(["dog"], backbone=fake, threshold=-1)
+    assert classifier.predict_labels([wav()]) == [["dog"]]
+
+
+def test_no_recordings_give_no_predictions(classifier: Classifier) -> None:
+    assert classifier.scores([]).shape == (0, 3)
+    assert classifier.predict([]).shape == (0,)
+    assert list(classifier.classify([])) == []
+
+
+def test_settings_and_rule_are_used(fake: Backbone, wav: Wav) -> None:
     file = wav()
-    cosine = Classifier(LABELS, backbone=fake, rule="cosine").scores([file])
-    np.testing.assert_array_equal(Classifier(LABELS, backbone=fake, beta=0).scores([file]), cosine)
-    assert not np.array_equal(Classifier(LABELS, backbone=fake, beta=0.5).scores([file]), cosine)
+
+    def scores(**arguments: Any) -> Any:
+        return Classifier(LABELS, backbone=fake, **arguments).scores([file])
+
+    cosine = scores(rule="cosine")
+    np.testing.assert_array_equal(scores(settings={"beta": 0}), cosine)
+    assert not np.array_equal(scores(settings={"beta": 0.5}), cosine)
 
 
-def test_rules_that_need_noise_take_recordings_or_their_embeddings(fake, wav):
+def test_beta_as_an_argument_still_works_with_a_warning(fake: Backbone, wav: Wav) -> None:
+    with pytest.warns(DeprecationWarning, match=r"settings=\{'beta'") as caught:
+        old = Classifier(LABELS, backbone=fake, beta=0.1)
+    assert caught[0].filename == __file__
+    new = Classifier(LABELS, backbone=fake, settings={"beta": 0.1})
+    assert old.get_params() == new.get_params()
+    np.testing.assert_array_equal(old.scores([wav()]), new.scores([wav()]))
+    with pytest.warns(DeprecationWarning, match=r"settings=\{'beta'"):
+        changed = new.set_params(beta=0.5)
+    assert changed.settings == {"beta": 0.5}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clone(old).fit()
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("engine", r"backbone=Embedder\(\.\.\., engine="),
+        ("cache", r"backbone=Embedder\(\.\.\., text_cache="),
+        ("noise", r"settings=\{'noise'"),
+        ("pack", r"prompts=PromptSettings\(pack="),
+    ],
+)
+def test_an_argument_of_version_0_1_says_where_it_is_now(name: str, hint: str) -> None:
+    old: Any = {name: "x"}
+    with pytest.raises(UsageError, match=hint):
+        Classifier(LABELS, **old)
+
+
+@pytest.fixture
+def own_preset(tmp_path: Path) -> Path:
+    """Return a preset file with another beta and another prompt."""
+    path = tmp_path / "own.toml"
+    path.write_text(
+        '[own.prompts]\nprompt = "a recording of {c}"\n[own.rules.das]\nbeta = 0.6\n',
+        encoding="utf-8",
+    )
+    return path
+
+
+def test_the_beta_of_a_preset_reaches_classifier_and_compile_head_alike(
+    fake: Backbone, own_preset: Path, wav: Wav
+) -> None:
+    bank = build_bank(LABELS, fake, preset=own_preset)
+    head = compile_head(bank, "das", preset=own_preset)
+    classifier = Classifier(LABELS, backbone=fake, preset=own_preset).fit()
+    assert head.made_by["settings"] == classifier.head_.made_by["settings"] == {"beta": 0.6}
+    assert head.made_by == classifier.head_.made_by
+    assert bank.made_by["prompt"] == "a recording of {c}"
+    np.testing.assert_array_equal(classifier.head_.weights, head.weights)
+    explicit = Classifier(LABELS, backbone=fake, preset=own_preset, settings={"beta": 0.25}).fit()
+    assert explicit.head_.made_by["settings"] == {"beta": 0.25}
+    assert not np.array_equal(explicit.scores([wav()]), classifier.scores([wav()]))
+
+
+def test_prompts_take_the_place_of_those_of_the_preset(fake: Backbone, own_preset: Path) -> None:
+    prompts = PromptSettings(prompt="hear {c}", direction="svd", pack="generic5")
+    classifier = Classifier(LABELS, backbone=fake, preset=own_preset, prompts=prompts).fit()
+    bank = build_bank(LABELS, fake, settings=prompts)
+    expected = compile_head(bank, "das", beta=0.6)
+    np.testing.assert_array_equal(classifier.head_.weights, expected.weights)
+
+
+def test_rules_that_need_noise_take_recordings_or_their_embeddings(
+    fake: Backbone, wav: Wav
+) -> None:
     noise = [wav("n1.wav", seed=5), wav("n2.wav", seed=6)]
     rows = np.stack([embed_recording(file, fake) for file in noise])
-    by_file = Classifier(LABELS, backbone=fake, rule="zs_audio", noise=noise).fit().head_
-    by_row = Classifier(LABELS, backbone=fake, rule="zs_audio", noise=rows).fit().head_
-    np.testing.assert_array_equal(by_file.offsets, by_row.offsets)
+    offsets = [
+        Classifier(LABELS, backbone=fake, rule="zs_audio", settings={"noise": given})
+        .fit()
+        .head_.offsets
+        for given in (noise, rows)
+    ]
+    np.testing.assert_array_equal(*offsets)
 
 
-def test_it_is_a_scikit_learn_estimator(ears, wav):
+def scaled(bank: ClassBank, *, factor: float = 2.0) -> Head:
+    """Multiply the prototypes: a rule that is not part of driftscore."""
+    weights = np.float32(factor) * bank.prototypes
+    return Head(bank.labels, weights, np.zeros(len(bank.labels), np.float32))
+
+
+@pytest.mark.parametrize("rule", [scaled, f"{__name__}:scaled"])
+def test_a_function_can_be_the_rule(fake: Backbone, wav: Wav, rule: Any) -> None:
+    cosine = Classifier(LABELS, backbone=fake, rule="cosine").scores([wav()])
+    other = Classifier(LABELS, backbone=fake, rule=rule, settings={"factor": 4}).scores([wav()])
+    np.testing.assert_allclose(other, 4 * cosine, rtol=1e-6)
+
+
+def test_another_rule_drops_the_settings_that_it_does_not_have(fake: Backbone, wav: Wav) -> None:
+    """`--rule zs_text --set tau=0.3 --compare das` failed: "No setting called 'tau'"."""
+    classifier = Classifier(LABELS, backbone=fake, rule="zs_text", settings={"tau": 0.3}).fit()
+    other = classifier.with_rule("das")
+    np.testing.assert_array_equal(
+        other.scores([wav()]), Classifier(LABELS, backbone=fake).scores([wav()])
+    )
+    kept = classifier.with_rule("zs_text")
+    np.testing.assert_array_equal(kept.head_.offsets, classifier.head_.offsets)
+
+
+def test_a_compiled_head_has_no_other_rule(classifier: Classifier, fake: Backbone) -> None:
+    compiled = Classifier(backbone=fake, head=classifier.fit().head_)
+    with pytest.raises(UsageError, match="compiled head"):
+        compiled.with_rule("cosine")
+
+
+class SeriesLike:
+    """Iterable as a pandas Series is: it has no truth value, and `==` gives a list."""
+
+    def __init__(self, values: list[str]) -> None:
+        self.values = values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __bool__(self) -> bool:
+        raise ValueError("The truth value of a Series is ambiguous")
+
+
+@pytest.mark.parametrize("form", ["array", "objects", "series", "generator", "dict keys"])
+def test_labels_may_be_any_iterable(fake: Backbone, wav: Wav, form: str) -> None:
+    names = list(LABELS)
+    labels: Any = {
+        "array": np.array(names),
+        "objects": np.array(names, dtype=object),
+        "series": SeriesLike(names),
+        "generator": (name for name in names),
+        "dict keys": dict.fromkeys(names).keys(),
+    }[form]
+    classifier = Classifier(labels, backbone=fake)
+    expected = Classifier(LABELS, backbone=fake)
+    assert classifier.texts() == expected.texts()
+    np.testing.assert_array_equal(classifier.scores([wav()]), expected.scores([wav()]))
+    assert classifier.head_.labels == LABELS
+    classifier.set_params(rule="cosine").fit()  # and they can be read again
+    assert classifier.head_.labels == LABELS
+    assert repr(classifier).startswith("Classifier(labels=")
+
+
+def test_a_pandas_series_of_labels(fake: Backbone) -> None:
+    pandas = pytest.importorskip("pandas", reason="PANDAS IS NOT INSTALLED")
+    assert Classifier(pandas.Series(LABELS), backbone=fake).fit().head_.labels == LABELS
+
+
+@pytest.mark.parametrize("model", ["mini", "fake"])
+@pytest.mark.parametrize("form", ["name", "loaded", "embedder"])
+def test_a_fitted_classifier_can_be_pickled_and_copied(
+    model: str, form: str, mini: Backbone, fake: Backbone, wav: Wav
+) -> None:
+    loaded = {"mini": mini, "fake": fake}[model]
+    backbone: Any = {"name": model, "loaded": loaded, "embedder": Embedder(model)}[form]
+    prompts = PromptSettings(pack="generic5")
+    classifier = Classifier(LABELS, backbone=backbone, prompts=prompts)
+    files = [wav(f"{seed}.wav", seed=seed) for seed in range(3)]
+    expected = classifier.scores(files)
+    for twin in (pickle.loads(pickle.dumps(classifier)), copy.deepcopy(classifier)):
+        assert list(twin.predict(files)) == list(classifier.predict(files))
+        np.testing.assert_array_equal(twin.scores(files), expected)
+        np.testing.assert_array_equal(twin.head_.weights, classifier.head_.weights)
+
+
+def test_a_pickled_classifier_predicts_the_same_in_another_process(
+    classifier: Classifier, wav: Wav, tmp_path: Path
+) -> None:
+    file = wav()
+    expected = str(classifier.predict([file])[0])
+    (tmp_path / "classifier.pickle").write_bytes(pickle.dumps(classifier))
+    code = (
+        "import pickle, sys; from pathlib import Path; "
+        "print(pickle.loads(Path(sys.argv[1]).read_bytes()).predict([sys.argv[2]])[0])"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "classifier.pickle"), file]
+    source = str(Path(driftscore.__file__).parent.parent)
+    environment = {**os.environ, "PYTHONPATH": source}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.strip() == expected
+
+
+def test_it_is_a_scikit_learn_estimator(classifier: Classifier, wav: Wav) -> None:
     files = [wav(f"{seed}.wav", seconds=1.0, seed=seed) for seed in range(8)]
-    truth = ears.predict(files)
-    assert is_classifier(ears)
-    twin = clone(ears)
-    assert twin is not ears
-    assert twin.get_params() == ears.get_params()
+    truth = classifier.predict(files)
+    assert is_classifier(classifier)
+    twin = clone(classifier)
+    assert twin is not classifier
+    assert twin.get_params() == classifier.get_params()
     assert not hasattr(twin, "head_")
-    assert ears.score(files, truth) == accuracy_score(truth, ears.predict(files)) == 1.0
+    assert classifier.score(files, list(truth)) == 1.0
+    assert accuracy_score(truth, classifier.predict(files)) == 1.0
     assert cross_val_score(twin, files, truth, cv=2).tolist() == [1.0, 1.0]
 
 
-def test_changing_a_parameter_compiles_the_head_anew(ears, wav):
-    before = ears.scores([wav()])
-    after = ears.set_params(beta=1.0).scores([wav()])
+def test_it_has_at_most_ten_parameters(classifier: Classifier) -> None:
+    assert set(classifier.get_params()) == {
+        "labels", "backbone", "rule", "settings", "prompts", "preset", "threshold", "head",
+        "progress",
+    }  # fmt: skip
+
+
+def test_a_grid_search_runs_over_settings_and_rules(fake: Backbone, wav: Wav) -> None:
+    files = [wav(f"{seed}.wav", seconds=1.0, seed=seed) for seed in range(8)]
+    reverse = Classifier(LABELS, backbone=fake, rule=scaled, settings={"factor": -1.0})
+    truth = reverse.predict(files)
+    grid = [
+        {"settings": [{"factor": 1.0}, {"factor": -1.0}]},
+        {"rule": ["cosine", "das"], "settings": [None]},
+    ]
+    search = GridSearchCV(Classifier(LABELS, backbone=fake, rule=scaled), grid, cv=2)
+    search.fit(files, truth)
+    assert len(search.cv_results_["params"]) == 4
+    assert search.best_params_ == {"settings": {"factor": -1.0}}
+    assert search.best_score_ == 1.0
+    assert sorted(search.cv_results_["mean_test_score"])[2] < 1
+    assert list(search.predict(files)) == list(truth)
+
+
+def test_changing_a_parameter_compiles_the_head_again(classifier: Classifier, wav: Wav) -> None:
+    before = classifier.scores([wav()])
+    after = classifier.set_params(settings={"beta": 1.0}).scores([wav()])
     assert not np.array_equal(before, after)
-    with pytest.raises(UsageError, match="did you mean 'beta'"):
-        ears.set_params(betta=1)
+    with pytest.raises(UsageError, match="did you mean 'settings'"):
+        classifier.set_params(settingz={})
 
 
-def test_a_compiled_head_takes_the_place_of_the_labels(ears, fake, wav, tmp_path):
-    ears.fit().head_.save(tmp_path / "head.safetensors")
+def test_a_compiled_head_takes_the_place_of_the_labels(
+    classifier: Classifier, fake: Backbone, wav: Wav, tmp_path: Path
+) -> None:
+    classifier.fit().head_.save(tmp_path / "head.safetensors")
     other = Classifier(backbone=fake, head=tmp_path / "head.safetensors")
-    np.testing.assert_array_equal(other.scores([wav()]), ears.scores([wav()]))
+    np.testing.assert_array_equal(other.scores([wav()]), classifier.scores([wav()]))
     with pytest.raises(MismatchError, match="The head was made with fake"):
-        Classifier(backbone=load_backbone("fake", seed=3), head=ears.head_).fit()
+        Classifier(backbone=load_backbone("fake", seed=3), head=classifier.head_).fit()
     assert isinstance(other.head_, Head)
 
 
@@ -138,49 +408,87 @@ def test_a_compiled_head_takes_the_place_of_the_labels(ears, fake, wav, tmp_path
     ("arguments", "message"),
     [
         ({}, "No labels given"),
+        ({"labels": []}, "No labels given"),
         ({"labels": ["dog"]}, "leaves nothing to choose between"),
         ({"labels": "dog, cat"}, "not one string"),
         ({"labels": LABELS, "rule": "dass"}, "did you mean 'das'"),
-        ({"labels": LABELS, "beta": "x"}, "must be a number"),
+        ({"labels": LABELS, "settings": {"beta": "x"}}, "must be a number"),
+        ({"labels": LABELS, "settings": {"bet": 1}}, "did you mean 'beta'"),
         ({"labels": LABELS, "threshold": "x"}, "must be a number"),
         ({"labels": LABELS, "backbone": "fakee"}, "did you mean 'fake'"),
+        ({"labels": LABELS, "preset": "das2025"}, "did you mean 'das2026'"),
     ],
 )
-def test_bad_arguments_are_refused_in_words(arguments, message):
+def test_bad_arguments_are_refused_in_words(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Classifier(**{"backbone": "fake", **arguments}).fit()
 
 
-def test_one_label_with_a_threshold_is_a_question_of_yes_or_no(fake, wav):
-    ears = Classifier(["dog"], backbone=fake, threshold=-1)
-    assert ears.predict([wav()]) == [["dog"]]
+def test_one_path_instead_of_a_list_is_noticed(classifier: Classifier, wav: Wav) -> None:
+    with pytest.raises(UsageError, match="Expected a list of recordings"):
+        classifier.predict(wav())
 
 
-def test_one_path_instead_of_a_list_is_noticed(ears, wav):
-    with pytest.raises(UsageError, match="A list of recordings is wanted"):
-        ears.predict(wav())
-
-
-def test_the_texts_are_listed_without_a_model():
-    ears = Classifier(LABELS, backbone="a model that does not exist")
-    texts = ears.texts()
+def test_the_texts_are_listed_without_a_model() -> None:
+    classifier = Classifier(LABELS, backbone="a model that does not exist")
+    texts = classifier.texts()
     assert len(texts) == 3 * 209
     assert "the sound of sea waves" in texts
     assert "siren with mains hum in the background" in texts
-    assert (
-        len(ears.set_params(rule="zs_text").texts()) == 3 + 3
-    )  # no rule pays for drifts it does not read
+    # no rule pays for drifts that it does not read
+    assert len(classifier.set_params(rule="zs_text").texts()) == 3 + 3
 
 
-def test_a_loaded_model_is_kept_while_other_parameters_change(wav, monkeypatch):
-    loads = []
-    monkeypatch.setattr(
-        "driftscore.classifier.load_backbone",
-        lambda spec: loads.append(spec) or load_backbone(spec),
-    )
-    ears = Classifier(LABELS, backbone="fake").fit()
-    ears.set_params(beta=0.5).fit()
-    ears.set_params(labels=["a", "b"]).fit()
+def test_a_loaded_model_is_kept_while_other_parameters_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loads: list[str] = []
+
+    def counted(spec: str, *, runtime: str | None = None) -> Backbone:
+        loads.append(spec)
+        return load_backbone(spec, runtime=runtime)
+
+    monkeypatch.setattr("driftscore.embedder.load_backbone", counted)
+    classifier = Classifier(LABELS, backbone="fake").fit()
+    classifier.set_params(settings={"beta": 0.5}).fit()
+    classifier.set_params(labels=["a", "b"]).fit()
     assert loads == ["fake"]
-    ears.set_params(backbone="fake").fit()
+    classifier.set_params(backbone="fake").fit()
     assert loads == ["fake", "fake"]
+
+
+@pytest.mark.parametrize("method", ["predict", "scores", "classify"])
+def test_progress_shows_a_bar_for_audio(
+    fake: Backbone, wav: Wav, capsys: pytest.CaptureFixture[str], method: str
+) -> None:
+    files = [wav(f"{seed}.wav", seed=seed) for seed in range(4)]
+    list(getattr(Classifier(LABELS, backbone=fake, progress=True).fit(), method)(files))
+    bars = capsys.readouterr()
+    assert "Embedding" in bars.err
+    assert "4/4" in bars.err
+    assert bars.out == ""
+    list(getattr(Classifier(LABELS, backbone=fake, progress=False).fit(), method)(files))
+    assert capsys.readouterr() == ("", "")
+
+
+def test_what_a_user_needs_is_exported() -> None:
+    names = {
+        "Audio", "Backbone", "ClassBank", "Classifier", "Embedded", "Embedder", "Event", "Head",
+        "PromptSettings", "Result", "Segment", "__version__", "build_bank", "compile_head",
+        "load_backbone", "pipeline",
+    }  # fmt: skip
+    errors = {
+        name
+        for name, value in vars(driftscore.errors).items()
+        if isinstance(value, type) and issubclass(value, driftscore.DriftscoreError)
+    }
+    assert len(errors) == 11
+    assert set(driftscore.__all__) == names | errors
+    assert all(hasattr(driftscore, name) for name in driftscore.__all__)
+
+
+def test_each_error_has_its_exit_status() -> None:
+    for name in driftscore.__all__:
+        error = getattr(driftscore, name)
+        if isinstance(error, type) and issubclass(error, driftscore.DriftscoreError):
+            assert error.exit_status == (2 if issubclass(error, UsageError) else 1)

@@ -108,7 +108,8 @@ def test_features_and_encode_have_the_bits_of_embed_audio(
 
 
 def clips(count: int, seconds: float = 3.0) -> list[Audio]:
-    return [Audio(np.full(round(1000 * seconds), 0.1 + i, np.float32), 1000) for i in range(count)]
+    levels = [0.1 + number % 200 for number in range(count)]
+    return [Audio(np.full(round(1000 * seconds), s, np.float32), 1000) for s in levels]
 
 
 def test_results_come_in_the_order_of_the_recordings() -> None:
@@ -271,7 +272,7 @@ def test_a_result_is_given_before_the_next_recording_is_done() -> None:
                 release.wait(10)
             return super().encode(features)
 
-    classifier = Classifier(["a", "bb"], backbone=Slow(), cache=False)
+    classifier = Classifier(["a", "bb"], backbone=Embedder(Slow(), text_cache=False))
     stream = classifier.classify(clips(2, seconds=1.0))
     assert next(stream).label in ("a", "bb")
     assert not release.is_set()

@@ -8,7 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from driftscore import Backbone, ClassBank, Classifier, PromptSettings, build_bank, load_backbone
+from driftscore import (
+    Backbone,
+    ClassBank,
+    Classifier,
+    Embedder,
+    PromptSettings,
+    build_bank,
+    load_backbone,
+)
 from driftscore.backbones import Features
 from driftscore.rules import find_rule, rule_names
 from driftscore.textcache import TextCache, TextEncoder
@@ -215,6 +223,14 @@ def test_a_model_that_looks_texts_up_is_not_cached(fake: Backbone, cache: TextCa
     assert not cache.path.exists()
 
 
+def test_an_embedder_keeps_texts_unless_asked_not_to(fake: Backbone, tmp_path: Path) -> None:
+    path = tmp_path / "cache" / "texts.sqlite"
+    Classifier(LABELS, backbone=Embedder(fake, text_cache=False)).fit()
+    assert not path.exists()
+    Classifier(LABELS, backbone=fake).fit()
+    assert path.exists()
+
+
 @pytest.fixture
 def given() -> Callable[[str], dict[str, object]]:
     """Return a function that gives the embeddings which a rule needs."""
@@ -241,7 +257,8 @@ def test_the_texts_of_a_classifier_are_exactly_those_that_are_encoded(
     listed = Classifier(
         LABELS, backbone="a model that does not exist", rule=rule, settings=settings
     ).texts()
-    Classifier(LABELS, backbone=counting, rule=rule, settings=settings, cache=False).fit()
+    embedder = Embedder(counting, text_cache=False)
+    Classifier(LABELS, backbone=embedder, rule=rule, settings=settings).fit()
     assert len(listed) == len(set(listed))
     assert sorted(listed) == sorted(set(counting.texts))
 
@@ -258,8 +275,9 @@ def test_the_texts_of_a_classifier_are_exactly_those_that_are_encoded(
 def test_the_texts_of_a_classifier_follow_its_settings(
     rule: str, settings: dict[str, object], prompts: PromptSettings | None, counting: Counting
 ) -> None:
+    embedder = Embedder(counting, text_cache=False)
     classifier = Classifier(
-        LABELS, backbone=counting, rule=rule, settings=settings, prompts=prompts, cache=False
+        LABELS, backbone=embedder, rule=rule, settings=settings, prompts=prompts
     )
     listed = classifier.texts()
     assert counting.texts == []

@@ -80,7 +80,7 @@ class Classifier:
         preset: the settings of a paper, by name, or the path of a preset file.
         threshold: `predict_labels` and `timeline` report every label with at least this score.
         head: a compiled head, in place of labels and rule.
-        progress: show a progress bar; None means only on a terminal.
+        progress: show progress bars; None means only that of texts, and only on a terminal.
 
     """
 
@@ -98,7 +98,7 @@ class Classifier:
         progress: bool | None = None,
         **deprecated: object,
     ) -> None:
-        self.labels = labels
+        self.labels = tuple(labels) if isinstance(labels, Iterator) else labels
         self.backbone = backbone
         self.rule = rule
         self.settings = _with_deprecated(settings, deprecated)
@@ -206,6 +206,8 @@ class Classifier:
 
         Settings that the other rule does not have are dropped.
         """
+        if self.head is not None:
+            raise UsageError("A compiled head has no other rule; give the labels instead of a head")
         known = find_rule(rule).settings
         settings = {k: v for k, v in (self.settings or {}).items() if k in known}
         embedder = self._fitted().embedder_
@@ -221,9 +223,11 @@ class Classifier:
 
         The model stays loaded unless `backbone` itself is changed.
         """
+        deprecated = {name: params.pop(name) for name in params.keys() - set(_parameters())}
+        if deprecated:
+            settings = cast("Mapping[str, object] | None", params.get("settings", self.settings))
+            params["settings"] = _with_deprecated(settings, deprecated)
         for name, value in params.items():
-            if name not in _parameters():
-                raise unknown("parameter of Classifier", name, _parameters())
             setattr(self, name, value)
         for fitted in ("head_", "classes_", *(["embedder_"] if "backbone" in params else [])):
             self.__dict__.pop(fitted, None)
@@ -334,7 +338,7 @@ def _with_deprecated(
         DeprecationWarning,
         stacklevel=3,
     )
-    return {**deprecated, **(settings or {})}
+    return {**(settings or {}), **deprecated}
 
 
 def _ready_together(recordings: Iterable[Embedded]) -> Iterator[list[Embedded]]:

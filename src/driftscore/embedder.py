@@ -94,16 +94,11 @@ class Embedder:
 
     def embed(self, recordings: Iterable[Recording]) -> Iterator[Embedded]:
         """Yield the window embeddings of each recording, or its error, in the order given."""
-        return self.start()._running_engine().embed(recordings)
+        return self._started_engine().embed(recordings)
 
     def start(self) -> "Embedder":
         """Load the model and start the engine, unless that is done already."""
-        with self._lock:
-            if self._running is None:
-                settings = EngineSettings(
-                    self.backbone, self._model, self.audio_cache, self.address, self.threads
-                )
-                self._running = find_engine(self.engine).open_engine(settings)
+        self._started_engine()
         return self
 
     def close(self) -> None:
@@ -134,7 +129,11 @@ class Embedder:
         model = self._model.spec if self._model else self.backbone.name
         return f"Embedder({model!r}, engine={self.engine!r})"
 
-    def _running_engine(self) -> Engine:
+    def _started_engine(self) -> Engine:
         with self._lock:
-            assert self._running is not None  # noqa: S101 (called after `start` only)
+            if self._running is None:
+                settings = EngineSettings(
+                    self.backbone, self._model, self.audio_cache, self.address, self.threads
+                )
+                self._running = find_engine(self.engine).open_engine(settings)
             return self._running

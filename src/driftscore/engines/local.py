@@ -10,7 +10,7 @@ the number of recordings nor with their length; of a long recording only its emb
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from itertools import compress, islice
 from threading import Event, Semaphore
@@ -20,7 +20,7 @@ import numpy as np
 from driftscore.audio import Recording, Window, describe, sounding_windows
 from driftscore.audiocache import BLOCK, AudioCache, Entry, Found, is_local_file, unchanged
 from driftscore.engines.protocol import Embedded, EngineSettings, failed, thread_count
-from driftscore.errors import AudioError
+from driftscore.errors import AudioError, UsageError
 from driftscore.vectors import Vector
 
 _MORE_READERS = 3
@@ -40,6 +40,7 @@ class LocalEngine:
         self.turns = Semaphore(min(threads, self.backbone.parallel))
         self.slots = 2 * threads + 1
         self.readers = threads + _MORE_READERS
+        self.closed = Event()
         # A pool starts a thread only when a task finds none idle: one short clip starts two.
         self.reader_pool = ThreadPoolExecutor(self.readers, "driftscore-reader")
         self.worker_pool = ThreadPoolExecutor(threads, "driftscore-worker")
@@ -56,6 +57,10 @@ class LocalEngine:
                 yield from run.process(block)
             while run.waiting:
                 yield run.take()
+        except (CancelledError, RuntimeError) as error:  # of a pool that was shut down
+            if not self.closed.is_set():
+                raise
+            raise UsageError("The embedder was closed while it was embedding") from error
         finally:
             run.stop()
 
@@ -66,7 +71,8 @@ class LocalEngine:
             return self.backbone.encode(features)
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads; a run that is still in work fails at its next result."""
+        self.closed.set()
         self.reader_pool.shutdown(cancel_futures=True)
         self.worker_pool.shutdown(cancel_futures=True)
 
@@ -164,10 +170,11 @@ class _Run:
         self._stopped.set()
         self._slots.release(self._engine.readers)  # readers that wait for a slot see the end
         for task in self.waiting:
-            for future in (task.reading, *task.rows):
-                if future is not None:
-                    future.cancel()
-        wait([task.reading for task in self.waiting if task.reading is not None])
+            for row in task.rows:
+                row.cancel()
+        readings = [task.reading for task in self.waiting if task.reading is not None]
+        # Not for those that are cancelled: in a pool that was shut down, `wait` never ends for them.
+        wait([reading for reading in readings if not reading.cancel()])
         if self._cache:
             self._cache.put(self._new)
             self._cache.close()
@@ -195,6 +202,8 @@ class _Run:
             self._slots.acquire()
             if self._stopped.is_set():
                 return
+            if self._engine.closed.is_set():
+                raise CancelledError  # not a return: the rest of the recording is missing
             row = self._engine.worker_pool.submit(self._engine.encode, window)
             row.add_done_callback(lambda _: self._slots.release())
             task.spans.append((window.start_s, window.end_s))

@@ -78,10 +78,11 @@ def compile_head(
             f"The rule {found.name!r} needs the noisy prompts, which this bank was built without; "
             "build it with drifts=True"
         )
-    check_settings(found, settings)
+    values = chosen.rule_settings(found.name) | settings
+    check_settings(found, values)
     _check_calibration(found, bank, calibration, standardised)
     calibrated = dict(calibration.settings.get(found.name, {})) if calibration else {}
-    arguments = _arguments(found, bank, calibrated | chosen.rule_settings(found.name) | settings)
+    arguments = _arguments(found, bank, calibrated | values)
     supplied: dict[str, object] = {}
     if "text" in found.parameters:
         supplied["text"] = _encoder(bank, found, backbone, cache)
@@ -178,7 +179,7 @@ def _encoder(
 def _checked(bank: ClassBank, rule: Rule, parameter: inspect.Parameter, value: object) -> object:
     """Return a setting as its annotation requires, or say what is wrong with it."""
     where = f"{parameter.name} of the rule {rule.name!r}"
-    if parameter.annotation == Matrix:
+    if _is_rows(parameter):
         rows = matrix(value, what=where)  # type: ignore[arg-type]
         if rows.shape[1] != bank.dim:
             raise MismatchError(
@@ -198,6 +199,12 @@ def _checked(bank: ClassBank, rule: Rule, parameter: inspect.Parameter, value: o
             raise UsageError(f"{where} must be a finite number, got {value!r}")
         return number
     return value
+
+
+def _is_rows(parameter: inspect.Parameter) -> bool:
+    """Return whether a setting is rows of embeddings: by its type, or by its name if it has none."""
+    untyped = parameter.annotation is inspect.Parameter.empty
+    return parameter.annotation == Matrix or (untyped and parameter.name in EMBEDDINGS)
 
 
 def _recorded(value: object) -> object:
