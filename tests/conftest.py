@@ -17,7 +17,9 @@ import soundfile
 from driftscore import Audio, Backbone, ClassBank, build_bank, load_backbone, registry
 from driftscore.audio import Recording, Samples, Window, sounding_windows
 from driftscore.backbones import Features
-from driftscore.vectors import Matrix, Vector, unit_mean
+from driftscore.calibration import Calibration
+from driftscore.rules import Needs, find_rule
+from driftscore.vectors import Matrix, Vector, unit, unit_mean
 
 PROJECT = Path(__file__).resolve().parent.parent
 LABELS = ("dog bark", "Sea_Waves", "siren")
@@ -110,6 +112,25 @@ class Counting(Backbone):
     def embed_text(self, texts: Sequence[str]) -> Matrix:
         self.texts += texts
         return self.inner.embed_text(texts)
+
+
+def supplies(rule: str, backbone: Backbone) -> tuple[dict[str, Matrix], Calibration | None]:
+    """Return the embeddings that a rule is given as settings, and its calibration."""
+    found = find_rule(rule)
+    rng = np.random.default_rng(1)
+    shape = (300, backbone.dim)
+    clips = unit((rng.standard_normal(shape) + 2 * rng.standard_normal(backbone.dim)).astype("f4"))
+    known = {
+        "noise": (Needs.NOISE, clips[:40]),
+        "pool": (Needs.POOL, clips[:40]),
+        "background": (Needs.BACKGROUND, clips[:1]),
+    }
+    settings = {name: rows for name, (need, rows) in known.items() if need in found.needs}
+    if Needs.CALIBRATION not in found.needs:
+        return settings, None
+    made_by = {"backbone": backbone.name, "fingerprint": backbone.fingerprint}
+    noisy = unit(clips[:200] + 0.05 * rng.standard_normal((200, backbone.dim)).astype("f4"))
+    return settings, Calibration(clips[:200], noisy, made_by=made_by)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from driftscore import Audio, AudioError, Backbone, Embedder, UsageError
 from driftscore.audio import Recording, expand, read, sounding_windows, windows
 
-from .conftest import Wav, noise_clip
+from .conftest import WriteWav, noise_clip
 
 needs_ffmpeg = pytest.mark.skipif(not shutil.which("ffmpeg"), reason="FFMPEG IS NOT INSTALLED")
 
@@ -40,7 +40,7 @@ def test_opus_is_read(tmp_path: Path) -> None:
     assert read(path).seconds == pytest.approx(1.0, abs=0.01)
 
 
-def test_a_path_a_file_bytes_and_an_array_give_the_same_samples(wav: Wav) -> None:
+def test_a_path_a_file_bytes_and_an_array_give_the_same_samples(wav: WriteWav) -> None:
     path = wav()
     samples, rate = soundfile.read(path, dtype="float32")
     with open(path, "rb") as file:
@@ -56,7 +56,7 @@ def test_a_path_a_file_bytes_and_an_array_give_the_same_samples(wav: Wav) -> Non
         np.testing.assert_array_equal(found[0], other)
 
 
-def test_resampling_as_a_stream_equals_soxr_in_one_go(wav: Wav) -> None:
+def test_resampling_as_a_stream_equals_soxr_in_one_go(wav: WriteWav) -> None:
     path = wav(seconds=13.7)
     samples, rate = soundfile.read(path, dtype="float32")
     np.testing.assert_array_equal(
@@ -98,7 +98,7 @@ def test_windows_are_the_models_length_half_overlapping_and_the_last_right_align
 
 
 def test_windows_of_a_file_do_not_depend_on_the_size_of_the_blocks(
-    wav: Wav, monkeypatch: pytest.MonkeyPatch
+    wav: WriteWav, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = wav(seconds=23.3)
     first = [w.audio.samples for w in windows(path, rate=24_000, seconds=5)]
@@ -182,7 +182,9 @@ def test_a_bad_file_is_refused_with_its_name_and_the_reason(
     assert path in str(caught.value)
 
 
-def test_a_wav_that_was_streamed_with_an_unknown_length_is_read(tmp_path: Path, wav: Wav) -> None:
+def test_a_wav_that_was_streamed_with_an_unknown_length_is_read(
+    tmp_path: Path, wav: WriteWav
+) -> None:
     content = bytearray(Path(wav()).read_bytes())
     content[4:8] = content[40:44] = b"\xff\xff\xff\xff"
     path = tmp_path / "streamed.wav"
@@ -199,7 +201,7 @@ def test_without_ffmpeg_the_message_says_what_to_install(
 
 
 @needs_ffmpeg
-def test_other_formats_are_read_through_ffmpeg(tmp_path: Path, wav: Wav) -> None:
+def test_other_formats_are_read_through_ffmpeg(tmp_path: Path, wav: WriteWav) -> None:
     path = tmp_path / "clip.m4a"
     subprocess.run(["ffmpeg", "-v", "error", "-i", wav(), str(path)], check=True)
     found = read(path)
@@ -251,7 +253,7 @@ def test_a_little_too_loud_is_allowed() -> None:
 
 
 def test_a_file_of_floats_on_the_scale_of_integers_is_an_error_of_that_file(
-    tmp_path: Path, wav: Wav, fake: Backbone
+    tmp_path: Path, wav: WriteWav, fake: Backbone
 ) -> None:
     clip = noise_clip(1.0)
     loud = tmp_path / "loud.wav"
@@ -265,7 +267,7 @@ def test_a_file_of_floats_on_the_scale_of_integers_is_an_error_of_that_file(
     assert "must lie within [-1, 1]" in pair.error
 
 
-def test_folders_and_globs_are_expanded_in_a_fixed_order(tmp_path: Path, wav: Wav) -> None:
+def test_folders_and_globs_are_expanded_in_a_fixed_order(tmp_path: Path, wav: WriteWav) -> None:
     names = [wav("b.wav"), wav("a.flac"), wav("C.WAV", format="WAV")]
     (tmp_path / "notes.txt").write_text("no sound")
     assert expand([tmp_path]) == sorted(names)

@@ -17,7 +17,7 @@ from driftscore.audiocache import AudioCache
 from driftscore.engines import local
 from driftscore.vectors import Scores
 
-from .conftest import LABELS, Counting, Wav, noise_clip
+from .conftest import LABELS, Counting, WriteWav, noise_clip
 
 
 def settle(*paths: str) -> None:
@@ -50,7 +50,7 @@ def forbid_reading(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_second_time_nothing_is_read_and_every_bit_is_the_same(
-    counting: Counting, wav: Wav, monkeypatch: pytest.MonkeyPatch
+    counting: Counting, wav: WriteWav, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = [wav(f"{i}.wav", seconds=1.5 + i, seed=i) for i in range(5)]
     settle(*files)
@@ -69,7 +69,7 @@ def test_the_second_time_nothing_is_read_and_every_bit_is_the_same(
 
 
 def test_a_timeline_comes_from_the_cache_as_well(
-    counting: Counting, wav: Wav, monkeypatch: pytest.MonkeyPatch
+    counting: Counting, wav: WriteWav, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = wav(seconds=7.0)
     settle(file)
@@ -83,7 +83,7 @@ def test_a_timeline_comes_from_the_cache_as_well(
 
 
 def test_the_same_content_under_another_name_is_found(
-    counting: Counting, wav: Wav, tmp_path: Path
+    counting: Counting, wav: WriteWav, tmp_path: Path
 ) -> None:
     file = wav()
     embed_cached([file], counting)
@@ -94,7 +94,7 @@ def test_the_same_content_under_another_name_is_found(
     assert found.source == str(copy)
 
 
-def test_a_changed_file_is_embedded_again(counting: Counting, wav: Wav) -> None:
+def test_a_changed_file_is_embedded_again(counting: Counting, wav: WriteWav) -> None:
     file = wav(seed=0)
     settle(file)
     embed_cached([file], counting)
@@ -105,7 +105,7 @@ def test_a_changed_file_is_embedded_again(counting: Counting, wav: Wav) -> None:
 
 
 def test_a_file_changed_a_moment_ago_is_not_known_by_its_stamp(
-    counting: Counting, wav: Wav
+    counting: Counting, wav: WriteWav
 ) -> None:
     """Its size and its time may stay the same when it is written to again."""
     file = wav(seed=0)
@@ -118,7 +118,7 @@ def test_a_file_changed_a_moment_ago_is_not_known_by_its_stamp(
 
 
 def test_a_file_that_is_written_to_while_it_is_read_is_not_stored(
-    counting: Counting, wav: Wav, monkeypatch: pytest.MonkeyPatch
+    counting: Counting, wav: WriteWav, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody knows whether what was embedded is the content that was hashed."""
     file = wav()
@@ -135,7 +135,7 @@ def test_a_file_that_is_written_to_while_it_is_read_is_not_stored(
     assert embed_cached([file], counting)[1] > 0
 
 
-def test_models_and_runtimes_do_not_share_rows(fake: Backbone, wav: Wav) -> None:
+def test_models_and_runtimes_do_not_share_rows(fake: Backbone, wav: WriteWav) -> None:
     file = wav()
     embed_cached([file], Counting(fake))
     other = Counting(load_backbone("fake", seed=1))
@@ -147,7 +147,7 @@ def test_models_and_runtimes_do_not_share_rows(fake: Backbone, wav: Wav) -> None
 
 
 def test_errors_arrays_and_open_files_are_not_stored(
-    counting: Counting, wav: Wav, tmp_path: Path
+    counting: Counting, wav: WriteWav, tmp_path: Path
 ) -> None:
     bad = tmp_path / "bad.wav"
     bad.write_text("no sound")
@@ -161,7 +161,7 @@ def test_errors_arrays_and_open_files_are_not_stored(
 
 @pytest.mark.parametrize("harm", ["damaged", "unwritable"])
 def test_a_cache_that_cannot_be_used_is_reported_once_and_not_used(
-    counting: Counting, wav: Wav, tmp_path: Path, harm: str
+    counting: Counting, wav: WriteWav, tmp_path: Path, harm: str
 ) -> None:
     if harm == "damaged":
         (tmp_path / "cache").mkdir()
@@ -176,7 +176,7 @@ def test_a_cache_that_cannot_be_used_is_reported_once_and_not_used(
         np.testing.assert_array_equal(one.rows, embed([path], counting)[0].rows)
 
 
-def test_several_users_share_it(counting: Counting, wav: Wav) -> None:
+def test_several_users_share_it(counting: Counting, wav: WriteWav) -> None:
     files = [wav(f"{i}.wav", seconds=1.0, seed=i) for i in range(30)]
     failures: list[Exception] = []
 
@@ -196,7 +196,7 @@ def test_several_users_share_it(counting: Counting, wav: Wav) -> None:
     assert embed_cached(files, counting)[1] == 0
 
 
-def test_what_was_embedded_before_a_stop_is_stored(counting: Counting, wav: Wav) -> None:
+def test_what_was_embedded_before_a_stop_is_stored(counting: Counting, wav: WriteWav) -> None:
     files = [wav(f"{i}.wav", seconds=1.0, seed=i) for i in range(20)]
     with Embedder(counting, audio_cache=True, threads=1) as embedder:
         stream: Any = embedder.embed(files)
@@ -207,7 +207,7 @@ def test_what_was_embedded_before_a_stop_is_stored(counting: Counting, wav: Wav)
 
 
 def test_long_recordings_are_not_all_fetched_at_once(
-    counting: Counting, wav: Wav, monkeypatch: pytest.MonkeyPatch
+    counting: Counting, wav: WriteWav, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = [wav(f"{i}.wav", seconds=4.0, seed=i) for i in range(12)]
     settle(*files)
@@ -221,7 +221,7 @@ def test_long_recordings_are_not_all_fetched_at_once(
 
 
 def test_known_recordings_do_not_pile_up_behind_a_slow_one(
-    counting: Counting, wav: Wav, monkeypatch: pytest.MonkeyPatch
+    counting: Counting, wav: WriteWav, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local, "BLOCK", 4)
     known = wav("known.wav", seconds=1.0)
@@ -244,7 +244,7 @@ def test_known_recordings_do_not_pile_up_behind_a_slow_one(
 
 
 def test_known_recordings_are_scored_in_one_product(
-    counting: Counting, wav: Wav, monkeypatch: pytest.MonkeyPatch
+    counting: Counting, wav: WriteWav, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = [wav(f"{i}.wav", seconds=1.0, seed=i) for i in range(9)]
     settle(*files)

@@ -18,7 +18,7 @@ from driftscore.audio import Recording
 from driftscore.backbones import Features
 from driftscore.vectors import Vector
 
-from .conftest import LABELS, Counting, Wav, noise_clip
+from .conftest import LABELS, Counting, WriteWav, noise_clip
 from .test_engines import Watched, clips
 
 
@@ -117,7 +117,9 @@ def test_a_closed_embedder_can_be_used_again(loads: list[str]) -> None:
     assert loads == ["fake"]  # the model stays loaded
 
 
-def test_several_threads_embed_at_once_with_the_bits_of_one_alone(wav: Wav, tmp_path: Path) -> None:
+def test_several_threads_embed_at_once_with_the_bits_of_one_alone(
+    wav: WriteWav, tmp_path: Path
+) -> None:
     bad = tmp_path / "bad.wav"
     bad.write_text("no sound")
     files: list[Recording] = [wav(f"{i}.wav", seconds=1 + i, seed=i) for i in range(6)]
@@ -198,7 +200,9 @@ def test_a_model_that_can_be_loaded_again_is_not_pickled() -> None:
     assert len(pickle.dumps(embedder)) == empty < 1000
 
 
-def test_errors_are_those_of_one_recording_each(wav: Wav, tmp_path: Path, fake: Backbone) -> None:
+def test_errors_are_those_of_one_recording_each(
+    wav: WriteWav, tmp_path: Path, fake: Backbone
+) -> None:
     bad = tmp_path / "bad.wav"
     bad.write_text("no sound")
     silent = (np.zeros(16_000, np.float32), 16_000)
@@ -210,7 +214,7 @@ def test_errors_are_those_of_one_recording_each(wav: Wav, tmp_path: Path, fake: 
     assert [len(e.rows) for e in found] == [2, 0, 0, 0, 2]
 
 
-def test_the_audio_cache_is_used_when_asked_for(counting: Counting, wav: Wav) -> None:
+def test_the_audio_cache_is_used_when_asked_for(counting: Counting, wav: WriteWav) -> None:
     with Embedder(counting, audio_cache=True) as embedder:
         first = list(embedder.embed([wav()]))
         assert counting.windows == 2
@@ -239,7 +243,7 @@ def test_what_is_no_backbone_is_refused_with_what_it_lacks() -> None:
         Embedder(half)
 
 
-def test_classifiers_share_an_embedder(loads: list[str], wav: Wav) -> None:
+def test_classifiers_share_an_embedder(loads: list[str], wav: WriteWav) -> None:
     with Embedder("fake") as embedder:
         das = Classifier(LABELS, backbone=embedder).fit()
         cosine = das.with_rule("cosine")

@@ -27,7 +27,7 @@ from driftscore.backbones import Features
 from driftscore.engines import engine_names, find_engine, local
 from driftscore.vectors import Matrix, Vector
 
-from .conftest import Wav, embed_recording, embed_windows, noise_clip
+from .conftest import WriteWav, embed_recording, embed_windows, noise_clip
 
 
 class Watched(Backbone):
@@ -202,7 +202,7 @@ def test_one_clip_starts_two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_bad_recording_among_many_is_its_own_error(
-    wav: Wav, tmp_path: Path, fake: Backbone
+    wav: WriteWav, tmp_path: Path, fake: Backbone
 ) -> None:
     bad = tmp_path / "bad.wav"
     bad.write_text("no sound")

@@ -2,7 +2,7 @@
 
 import hashlib
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from driftscore import (
     Embedder,
     PromptSettings,
     build_bank,
+    compile_head,
     load_backbone,
 )
 from driftscore.backbones import Features
@@ -22,7 +23,7 @@ from driftscore.rules import find_rule, rule_names
 from driftscore.textcache import TextCache, TextEncoder
 from driftscore.vectors import Matrix, Vector, unit
 
-from .conftest import LABELS, Counting
+from .conftest import LABELS, Counting, supplies
 
 FIFTY = [f"sound {number}" for number in range(50)]
 PARTS = ("prototypes", "drifts", "radii", "noisy_means")
@@ -231,34 +232,16 @@ def test_an_embedder_keeps_texts_unless_asked_not_to(fake: Backbone, tmp_path: P
     assert path.exists()
 
 
-@pytest.fixture
-def given() -> Callable[[str], dict[str, object]]:
-    """Return a function that gives the embeddings which a rule needs."""
-    rng = np.random.default_rng(0)
-    rows = rng.standard_normal((40, 64)).astype(np.float32)
-    known = {"noise": rows, "pool": rows, "background": rows[:1]}
-
-    def settings(rule: str) -> dict[str, object]:
-        parameters = find_rule(rule).settings
-        return {
-            name: value
-            for name, value in known.items()
-            if name in parameters and parameters[name].annotation is not str
-        }
-
-    return settings
-
-
 @pytest.mark.parametrize("rule", rule_names())
 def test_the_texts_of_a_classifier_are_exactly_those_that_are_encoded(
-    rule: str, counting: Counting, given: Callable[[str], dict[str, object]]
+    rule: str, counting: Counting
 ) -> None:
-    settings = given(rule)
+    settings, calibration = supplies(rule, counting)
     listed = Classifier(
         LABELS, backbone="a model that does not exist", rule=rule, settings=settings
     ).texts()
-    embedder = Embedder(counting, text_cache=False)
-    Classifier(LABELS, backbone=embedder, rule=rule, settings=settings).fit()
+    bank = build_bank(LABELS, counting, drifts=find_rule(rule).needs.noisy_prompts)
+    compile_head(bank, rule, backbone=counting, calibration=calibration, **settings)
     assert len(listed) == len(set(listed))
     assert sorted(listed) == sorted(set(counting.texts))
 
