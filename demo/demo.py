@@ -71,7 +71,7 @@ def embed(audio: Audio, model: Backbone) -> Vector:
 def synthetic_table(model: Backbone, heads: dict[str, Head], *, wide: bool) -> Table:
     """Return the table of the demo's own sounds."""
     table = Table(
-        title="Computed sounds, clean and in street noise at 0 dB (number: margin of the label)",
+        title="Computed sounds, clean and in street noise at 0 dB (number: margin)",
         title_justify="left",
         box=box.SIMPLE_HEAD,
     )
