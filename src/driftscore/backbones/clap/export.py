@@ -26,6 +26,7 @@ from driftscore.backbones.clap.torch_towers import TorchTowers, tensors_of
 from driftscore.errors import MismatchError, MissingExtraError, UsageError, WriteError
 from driftscore.files import sha256
 from driftscore.vectors import Matrix, unit
+from driftscore.version import __version__
 
 _PROBE_TOKENS = 14
 _TOKENS = (3, 9, _PROBE_TOKENS, 31)
@@ -189,8 +190,6 @@ def _versions() -> dict[str, str]:
     import onnxruntime
     import torch
     import transformers
-
-    from driftscore import __version__
 
     modules = {"torch": torch, "transformers": transformers, "onnxruntime": onnxruntime}
     return {name: module.__version__ for name, module in modules.items()} | {
