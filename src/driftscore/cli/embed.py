@@ -62,7 +62,7 @@ def export(
     ] = None,
 ) -> None:
     """Turn a CLAP checkpoint into ONNX, checked against torch: it then runs without torch."""
-    from driftscore.backbones._clap_writer import export as write  # torch is needed only here
+    from driftscore.backbones.clap.export import export as write  # torch is needed only here
 
     say(f"Exporting {model} and comparing it with torch (half a minute to a minute)")
     made = write(model, out, int8=int8, clips=expand(clips or []))
