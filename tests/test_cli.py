@@ -295,6 +295,14 @@ def test_the_exit_status_is_that_of_the_error(
     assert run() == (status, "", "error: the reason\n")
 
 
+def test_exporting_a_folder_without_a_checkpoint_is_an_error_in_words(
+    run: Run, tmp_path: Path
+) -> None:
+    status, out, err = run("export", tmp_path)
+    assert (status, out) == (2, "")
+    assert err.splitlines()[-1].startswith(f"error: {tmp_path} is not a CLAP checkpoint")
+
+
 def test_the_lab_is_imported_only_when_it_is_used() -> None:
     code = (
         "import driftscore.cli.app, sys; print([m for m in sys.modules if 'driftscore.lab' in m])"
