@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftscore.backbones.clap.exported import Export, Probe
-from driftscore.backbones.onnx.sessions import Array, OnnxRun, OpenvinoRun
+from driftscore.backbones.onnx.sessions import InputArray, OnnxRun, OpenvinoRun
 from driftscore.backbones.onnx.tokenizer import Tokenizer, open_tokenizer
 from driftscore.backbones.protocol import Features
 from driftscore.errors import MismatchError, MissingExtraError
@@ -23,7 +23,7 @@ from driftscore.vectors import Matrix, Vector, unit
 TOLERANCE = 1e-4
 """Largest difference from torch in any number of a unit embedding."""
 
-Tower = Callable[[Array], NDArray[np.float32]]
+Tower = Callable[[InputArray], NDArray[np.float32]]
 
 
 def choose(export: Export, runtime: str) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from driftscore.errors import FormatError
 
-Numbers = NDArray[np.generic]
+TorchArray = NDArray[np.generic]
 
 _DTYPES = {
     "FloatStorage": "<f4",
@@ -51,7 +51,7 @@ class _TensorUnpickler(pickle.Unpickler):
             return _Storage(_DTYPES[name])
         raise pickle.UnpicklingError(f"it asks for {module}.{name}, which is not part of a tensor")
 
-    def persistent_load(self, pid: tuple[str, object, str, str, int]) -> Numbers:
+    def persistent_load(self, pid: tuple[str, object, str, str, int]) -> TorchArray:
         kind, storage, key, _device, count = pid
         if kind != "storage" or not isinstance(storage, _Storage):
             raise pickle.UnpicklingError(f"it refers to a {kind!r}, which is not a storage")
@@ -62,8 +62,8 @@ class _TensorUnpickler(pickle.Unpickler):
 
 
 def _rebuild(
-    storage: Numbers, offset: int, shape: Sequence[int], stride: Sequence[int], *_: object
-) -> Numbers:
+    storage: TorchArray, offset: int, shape: Sequence[int], stride: Sequence[int], *_: object
+) -> TorchArray:
     """Return the tensor at an offset of a storage; strides are in items."""
     last = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
     if offset < 0 or min((*stride, 0)) < 0 or (0 not in shape and last >= storage.size):
@@ -73,7 +73,7 @@ def _rebuild(
     return np.ascontiguousarray(view)
 
 
-def read_tensors(path: Path) -> Mapping[str, Numbers]:
+def read_tensors(path: Path) -> Mapping[str, TorchArray]:
     """Return the tensors of a state dict by name; a file of any other kind is an error."""
     try:
         with zipfile.ZipFile(path) as archive:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Weight = NDArray[np.float32]
 Tensors = Mapping[str, NDArray[np.generic]]
-Value = tuple[str, type[np.generic], Sequence[int | str]]
+GraphValue = tuple[str, type[np.generic], Sequence[int | str]]
 """An input or output: its name, its type and its shape."""
 Setting = int | float | Sequence[int]
 """An attribute of a node."""
@@ -98,12 +98,18 @@ class Graph:
         return self.node("LayerNormalization", x, weight, bias, epsilon=epsilon, axis=-1)
 
     def serialise(
-        self, name: str, ins: Sequence[Value], outs: Sequence[Value], *, opset: int, ir: int
+        self,
+        name: str,
+        ins: Sequence[GraphValue],
+        outs: Sequence[GraphValue],
+        *,
+        opset: int,
+        ir: int,
     ) -> bytes:
         """Return the graph as an ONNX file."""
         from onnx import ValueInfoProto, helper
 
-        def described(value: Value) -> ValueInfoProto:
+        def described(value: GraphValue) -> ValueInfoProto:
             label, kind, shape = value
             element = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
             return helper.make_tensor_value_info(label, element, list(shape))

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.generic]
+InputArray = NDArray[np.generic]
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
@@ -28,7 +28,7 @@ class Session(Protocol):
     """The part of an onnxruntime session that is used."""
 
     def run(
-        self, outputs: Sequence[str] | None, inputs: Mapping[str, Array]
+        self, outputs: Sequence[str] | None, inputs: Mapping[str, InputArray]
     ) -> list[NDArray[np.float32]]:
         """Return the outputs named (None: all of them) for the inputs given."""
 
@@ -65,7 +65,7 @@ class LazySession:
         return type(self), (self._graph,)
 
     def run(
-        self, outputs: Sequence[str] | None, inputs: Mapping[str, Array]
+        self, outputs: Sequence[str] | None, inputs: Mapping[str, InputArray]
     ) -> list[NDArray[np.float32]]:
         """Run the graph, as an onnxruntime session does."""
         with self._opening:
@@ -83,7 +83,7 @@ class OnnxRun:
         self._session = open_session(graph)
         self._input = self._session.get_inputs()[0].name
 
-    def __call__(self, value: Array) -> NDArray[np.float32]:
+    def __call__(self, value: InputArray) -> NDArray[np.float32]:
         """Return the graph's output."""
         return self._session.run(None, {self._input: value})[0]
 
@@ -107,7 +107,7 @@ class OpenvinoRun:
         )
         self._per_thread = threading.local()
 
-    def __call__(self, value: Array) -> NDArray[np.float32]:
+    def __call__(self, value: InputArray) -> NDArray[np.float32]:
         """Return the graph's output; each thread uses a request of its own."""
         if not hasattr(self._per_thread, "request"):
             self._per_thread.request = self._compiled.create_infer_request()
