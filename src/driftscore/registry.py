@@ -15,9 +15,12 @@ import importlib.util
 import pkgutil
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
 
 from driftscore.errors import UsageError, unknown
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 
 @dataclass(frozen=True)
@@ -84,8 +87,10 @@ def _defines_entry(kind: Kind, name: str) -> bool:
 
 
 @cache
-def _entry_points(kind: Kind) -> dict[str, EntryPoint]:
+def _entry_points(kind: Kind) -> "dict[str, EntryPoint]":
     """Return the entry points of a kind's group by name; reading them takes milliseconds."""
+    from importlib.metadata import entry_points  # takes a tenth of a second
+
     return {point.name: point for point in entry_points(group=kind.group)}
 
 
@@ -113,5 +118,5 @@ def _loaded(kind: Kind, reference: str, what: str) -> object:
     return found
 
 
-def _origin(point: EntryPoint) -> str:
+def _origin(point: "EntryPoint") -> str:
     return f"the package {point.dist.name}" if point.dist else "another package"
