@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 # One thread: the suite runs beside other work, and OpenMP threads that compete are slow.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -114,12 +115,18 @@ class Counting(Backbone):
         return self.inner.embed_text(texts)
 
 
-def supplies(rule: str, backbone: Backbone) -> tuple[dict[str, Matrix], Calibration | None]:
+def leaning_clips(dim: int) -> Matrix:
+    """Return 300 unit embeddings that lean towards a common direction, as real ones do."""
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((300, dim)) + 2 * rng.standard_normal(dim)
+    return unit(rows.astype(np.float32))
+
+
+def supplies(rule: str, backbone: Backbone) -> tuple[dict[str, Any], Calibration | None]:
     """Return the embeddings that a rule is given as settings, and its calibration."""
     found = find_rule(rule)
     rng = np.random.default_rng(1)
-    shape = (300, backbone.dim)
-    clips = unit((rng.standard_normal(shape) + 2 * rng.standard_normal(backbone.dim)).astype("f4"))
+    clips = leaning_clips(backbone.dim)
     known = {
         "noise": (Needs.NOISE, clips[:40]),
         "pool": (Needs.POOL, clips[:40]),
@@ -129,7 +136,8 @@ def supplies(rule: str, backbone: Backbone) -> tuple[dict[str, Matrix], Calibrat
     if Needs.CALIBRATION not in found.needs:
         return settings, None
     made_by = {"backbone": backbone.name, "fingerprint": backbone.fingerprint}
-    noisy = unit(clips[:200] + 0.05 * rng.standard_normal((200, backbone.dim)).astype("f4"))
+    noise = 0.05 * rng.standard_normal((200, backbone.dim))
+    noisy = unit((clips[:200] + noise).astype(np.float32))
     return settings, Calibration(clips[:200], noisy, made_by=made_by)
 
 

@@ -244,7 +244,7 @@ def test_floats_on_the_scale_of_integers_are_refused(scale: float) -> None:
     samples = noise_clip(1.0).samples * np.float32(scale)
     with pytest.raises(AudioError, match=r"must lie within \[-1, 1\]; divide them"):
         Audio(samples, 16_000)
-    integers = (noise_clip(1.0).samples * 32_767).astype(np.int16)
+    integers: Any = (noise_clip(1.0).samples * 32_767).astype(np.int16)
     assert np.abs(Audio(integers, 16_000).samples).max() < 1
 
 

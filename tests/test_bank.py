@@ -40,7 +40,8 @@ def reference(
     """DAS by the paper's formulas, class by class."""
 
     def E(text: str) -> NDArray[np.float64]:
-        return backbone.embed_text([text])[0].astype(np.float64)
+        row: NDArray[np.float64] = backbone.embed_text([text])[0].astype(np.float64)
+        return row
 
     rows = []
     for c in words:
@@ -193,7 +194,7 @@ def test_what_is_not_a_bank_is_refused(bank: ClassBank, tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="There is no bank"):
         ClassBank.load(tmp_path / "absent")
     (tmp_path / "text").write_text("no")
-    with pytest.raises(FormatError, match="is not a .*bank file"):
+    with pytest.raises(FormatError, match=r"is not a .*bank file"):
         ClassBank.load(tmp_path / "text")
     compile_head(bank, "cosine").save(tmp_path / "head.safetensors")
     with pytest.raises(FormatError, match=r"not a driftscore bank \(it is: head\)"):

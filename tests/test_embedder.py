@@ -166,9 +166,10 @@ def test_closing_the_embedder_in_the_middle_of_a_stream_is_an_error_in_words() -
     before = time.monotonic()
     embedder.close()
     assert time.monotonic() - before < 1
+    found: list[Embedded] = []
     with pytest.raises(UsageError, match="closed"):
-        for embedded in stream:
-            assert len(embedded.rows) == 399
+        found.extend(stream)
+    assert all(len(embedded.rows) == 399 for embedded in found)
     names = [thread.name for thread in threading.enumerate()]
     assert not any(name.startswith("driftscore") for name in names)
 

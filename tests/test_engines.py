@@ -140,7 +140,7 @@ def test_a_model_is_asked_for_one_window_at_a_time_unless_it_allows_more() -> No
 def test_windows_and_recordings_in_work_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Decoded windows that are not yet embedded stay few, whatever the number of files."""
     model, cut = Watched(0.001), 0
-    behind = []
+    behind: list[int] = []
 
     def counted(recording: Recording, *, rate: int, seconds: float) -> Iterator[Window]:
         nonlocal cut

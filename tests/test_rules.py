@@ -1,41 +1,63 @@
 """One contract for every rule, and each rule against its formula written out slowly."""
 
 import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score
 
-from driftscore import Head, build_bank, compile_head
-from driftscore.errors import MismatchError, UsageError
+from driftscore import (
+    Backbone,
+    ClassBank,
+    FormatError,
+    Head,
+    MismatchError,
+    PromptSettings,
+    UsageError,
+    build_bank,
+    compile_head,
+    load_backbone,
+)
+from driftscore.calibration import Calibration
 from driftscore.prompts import load_pack
-from driftscore.rules import reads_drifts, rule_names, rule_parameters
+from driftscore.rules import Needs, Rule, cosine, find_rule, rule_names
+from driftscore.rules.protocol import SUPPLIED
+from driftscore.settings import load_preset
+from driftscore.textcache import TextEncoder
 from driftscore.vectors import Matrix, unit
 
-from .conftest import LABELS
+from .conftest import LABELS, leaning_clips, supplies
+
+Compiled = Callable[[str], Head]
+PAPERS = (
+    "cosine", "das", "zs_text", "zs_audio", "zs_audio_oracle", "tgap", "tgap_audio",
+    "prompt_ensemble", "noisy_ensemble", "debias",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def clips():
-    """Unit embeddings that lean towards a few common directions, as real ones do."""
-    rng = np.random.default_rng(1)
-    return unit((rng.standard_normal((300, 64)) + 2 * rng.standard_normal(64)).astype(np.float32))
+def clips() -> Matrix:
+    return leaning_clips(64)
 
 
 @pytest.fixture(scope="module")
-def compiled(bank, fake, clips):
-    """Compile any rule with what its signature asks for."""
+def compiled(bank: ClassBank, fake: Backbone) -> Compiled:
+    """Compile any rule with what it needs."""
 
-    def make(rule, **settings):
-        for name, parameter in rule_parameters(rule).items():
-            if parameter.annotation == Matrix:
-                settings.setdefault(name, clips[:1] if name == "background" else clips[:40])
-        return compile_head(bank, rule, backbone=fake, **settings)
+    def make(rule: str) -> Head:
+        settings, calibration = supplies(rule, fake)
+        return compile_head(bank, rule, backbone=fake, calibration=calibration, **settings)
 
     return make
 
 
-def slow(rule, bank, fake, clips):
+def slow(rule: str, bank: ClassBank, fake: Backbone, clips: Matrix) -> NDArray[np.float64]:
     """Score 300 clips by the table of method.md, one class and one clip at a time."""
     E = fake.embed_text
     noise, pool = clips[:40].astype(float), clips[:40].astype(float)
@@ -71,33 +93,116 @@ def slow(rule, bank, fake, clips):
     return np.array(rows).T
 
 
-def test_every_rule_of_the_method_is_there():
-    assert set(rule_names()) == {
-        "cosine", "das", "zs_text", "zs_audio", "zs_audio_oracle", "tgap", "tgap_audio",
-        "prompt_ensemble", "noisy_ensemble", "debias",
-    }  # fmt: skip
+def test_every_rule_of_the_method_exists() -> None:
+    assert set(PAPERS) <= set(rule_names())
+
+
+@pytest.mark.parametrize("rule", PAPERS)
+def test_a_rule_compiles_to_the_head_of_its_formula(
+    rule: str, compiled: Compiled, bank: ClassBank, fake: Backbone, clips: Matrix
+) -> None:
+    scores = compiled(rule).scores(clips)
+    np.testing.assert_allclose(scores, slow(rule, bank, fake, clips), atol=2e-6)
 
 
 @pytest.mark.parametrize("rule", rule_names())
-def test_a_rule_compiles_to_the_head_of_its_formula(rule, compiled, bank, fake, clips):
+def test_a_rule_compiles_to_a_head_that_records_everything_that_made_it(
+    rule: str, compiled: Compiled, bank: ClassBank, fake: Backbone
+) -> None:
     head = compiled(rule)
     assert isinstance(head, Head)
     assert head.labels == LABELS
     assert head.weights.shape == (3, fake.dim)
     assert head.weights.dtype == head.offsets.dtype == np.float32
-    np.testing.assert_allclose(head.scores(clips), slow(rule, bank, fake, clips), atol=2e-6)
+    assert head.made_by["rule"] == rule
+    assert head.made_by["bank"] == bank.made_by
+    assert set(head.made_by["settings"]) == set(find_rule(rule).settings)
 
 
-@pytest.mark.parametrize("rule", rule_names())
-def test_a_head_records_all_that_made_it(rule, compiled, bank):
-    record = compiled(rule).made_by
-    assert record["rule"] == rule
-    assert record["bank"] == bank.made_by
-    assert set(record["settings"]) == set(rule_parameters(rule)) - {"text"}
+@pytest.mark.parametrize("name", rule_names())
+def test_a_rule_describes_itself(name: str) -> None:
+    rule = find_rule(name)
+    assert rule.name == name
+    assert rule.summary
+    assert "\n" not in rule.summary
+    assert 2 <= len(rule.heading) <= 12
+    assert [r for r in rule_names() if find_rule(r).heading == rule.heading] == [name]
+    for variant in rule.variants:
+        assert rule.variant(variant.name) is variant
+        assert variant.setting in rule.settings
+        assert variant.summary
+        if variant.preset:
+            assert load_preset(variant.preset).name == variant.preset
+    with pytest.raises(UsageError, match="has no variant 'none'"):
+        rule.variant("none")
+
+
+@pytest.mark.parametrize("name", rule_names())
+def test_the_needs_of_a_rule_agree_with_its_parameters(name: str) -> None:
+    rule = find_rule(name)
+    for keyword, need in SUPPLIED.items():
+        parameter = rule.parameters.get(keyword)
+        supplied = (
+            parameter is not None
+            and parameter.annotation is not str  # `background` in words is a setting
+            and parameter.default is inspect.Parameter.empty
+        )
+        assert (need in rule.needs) == supplied, keyword
+    for setting in rule.settings.values():
+        has_default = setting.default is not inspect.Parameter.empty
+        assert has_default or SUPPLIED[setting.name] in rule.needs
+    assert (rule.texts is not None) == (Needs.TEXT in rule.needs)
+    assert all(choice in rule.settings for choice in rule.choices)
+
+
+@pytest.mark.parametrize("name", rule_names())
+def test_a_rule_reads_exactly_what_it_says_that_it_needs(name: str) -> None:
+    """Each thing that can be supplied is exchanged for another: what moves the head is read."""
+    rng = np.random.default_rng(0)
+
+    def rows(count: int) -> Matrix:
+        return unit(rng.standard_normal((count, 32)).astype(np.float32))
+
+    def calibration() -> Calibration:
+        return Calibration(rows(60), rows(60))
+
+    rule, one, two = find_rule(name), load_backbone("fake", dim=32), load_backbone("fake", dim=32)
+    other = load_backbone("fake", dim=32, seed=1)
+    bank = ClassBank(("a", "b", "c"), rows(3), rows(3), np.ones(3, np.float32), rows(3))
+    given: dict[str, Any] = {"noise": rows(5), "pool": rows(40), "background": rows(1)}
+    given = {k: v for k, v in given.items() if SUPPLIED[k] in rule.needs}
+    first = calibration() if Needs.CALIBRATION in rule.needs else None
+
+    def head(bank: ClassBank, backbone: Backbone, **settings: Any) -> bytes:
+        calibrated = settings.pop("calibration", first)
+        found = compile_head(
+            bank, rule, backbone=backbone, calibration=calibrated, **{**given, **settings}
+        )
+        return found.weights.tobytes() + found.offsets.tobytes()
+
+    before = head(bank, one)
+    assert head(bank, two) == before
+    drifts = {
+        head(replace(bank, drifts=rows(3)), one),
+        head(replace(bank, radii=2 * bank.radii), one),
+    }
+    found = Needs.NOTHING
+    found |= Needs.DRIFTS if drifts != {before} else Needs.NOTHING
+    means = head(replace(bank, noisy_means=rows(3)), one)
+    found |= Needs.NOISY_MEANS if means != before else Needs.NOTHING
+    found |= Needs.TEXT if head(bank, other) != before else Needs.NOTHING
+    for keyword, value in given.items():
+        if head(bank, one, **{keyword: rows(len(value))}) != before:
+            found |= SUPPLIED[keyword]
+    if head(bank, one, calibration=calibration()) != before:
+        found |= Needs.CALIBRATION
+    assert found == rule.needs
 
 
 @pytest.mark.parametrize("rule", ["zs_text", "zs_audio"])
-def test_bias_subtraction_leaves_average_precision_exactly_unchanged(rule, compiled, clips, rng):
+def test_bias_subtraction_leaves_average_precision_exactly_unchanged(
+    rule: str, compiled: Compiled, clips: Matrix, rng: np.random.Generator
+) -> None:
     base, other = compiled("cosine").scores(clips), compiled(rule).scores(clips)
     truth = rng.random(base.shape) < 0.2
     assert not np.array_equal(base, other)
@@ -106,21 +211,66 @@ def test_bias_subtraction_leaves_average_precision_exactly_unchanged(rule, compi
         assert average_precision_score(truth[:, c], other[:, c]) == same
 
 
-def test_tgap_prototypes_are_not_scaled_back_to_unit_length(compiled):
+def test_tgap_prototypes_are_not_scaled_back_to_unit_length(compiled: Compiled) -> None:
     lengths = np.linalg.norm(compiled("tgap").weights, axis=1)
     assert (lengths < 0.999).all()
 
 
-def test_presets_fix_the_parameters_of_the_papers(bank, fake, clips):
+def test_presets_fix_the_parameters_of_the_papers(bank: ClassBank, clips: Matrix) -> None:
     ours = compile_head(bank, "tgap", pool=clips)
     theirs = compile_head(bank, "tgap", preset="acevedo2025", pool=clips)
     assert ours.made_by["settings"]["nearest"] == 10
     assert theirs.made_by["settings"]["nearest"] == 35
-    assert compile_head(bank, "das").made_by["settings"] == {"beta": 0.25}
-    assert compile_head(bank, "das", beta=0.1).made_by["settings"] == {"beta": 0.1}
+    assert compile_head(bank, "das").made_by["settings"]["beta"] == 0.25
+    assert compile_head(bank, "das", beta=0.1).made_by["settings"]["beta"] == 0.1
 
 
-def test_zs_text_takes_the_true_scene_as_its_background(bank, fake):
+def preset_file(folder: Path, text: str) -> Path:
+    path = folder / "own.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_preset_of_ones_own_is_a_file(bank: ClassBank, tmp_path: Path) -> None:
+    path = preset_file(tmp_path, '[own]\ntitle = "Ours"\n[own.rules.das]\nbeta = 0.6\n')
+    head = compile_head(bank, "das", preset=path)
+    assert (head.made_by["preset"], head.made_by["settings"]["beta"]) == ("own", 0.6)
+    np.testing.assert_array_equal(head.weights, compile_head(bank, "das", beta=0.6).weights)
+    same = compile_head(bank, "das", preset=load_preset(path))
+    np.testing.assert_array_equal(head.weights, same.weights)
+
+
+def test_a_setting_of_a_preset_that_its_rule_does_not_have_is_refused(
+    bank: ClassBank, tmp_path: Path
+) -> None:
+    path = preset_file(tmp_path, "[own.rules.das]\nbta = 0.6\n")
+    with pytest.raises(UsageError, match="did you mean 'beta'"):
+        compile_head(bank, "das", preset=path)
+    compile_head(bank, "cosine", preset=path)  # another rule is not concerned
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("not toml", "not valid TOML"),
+        ("", "must hold one preset, got 0"),
+        ("[a]\n[b]\n", "must hold one preset, got 2"),
+        ("own = 3\n", "own must be a table"),
+        ("[own.prompt]\n", "did you mean 'prompts'"),
+        ("[own.prompts]\npak = 'das52'\n", "did you mean 'pack'"),
+        ("[own.prompts]\ndirection = 'pca'\n", "must be mean or svd"),
+        ("[own]\nrules = 3\n", "are tables"),
+        ("[own.rules]\ndas = 3\n", "are tables"),
+    ],
+)
+def test_a_bad_preset_file_is_refused_in_words(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        load_preset(preset_file(tmp_path, text))
+    with pytest.raises(UsageError, match="Cannot read"):
+        load_preset(tmp_path / "absent.toml")
+
+
+def test_zs_text_takes_the_true_scene_as_its_background(bank: ClassBank, fake: Backbone) -> None:
     generic = compile_head(bank, "zs_text", backbone=fake)
     matched = compile_head(bank, "zs_text", backbone=fake, background="street traffic")
     sentences = ["This is a sound of street traffic", "Street traffic sounds in the background",
@@ -134,10 +284,11 @@ def test_zs_text_takes_the_true_scene_as_its_background(bank, fake):
     ("rule", "settings", "message"),
     [
         ("cosin", {}, "did you mean 'cosine'"),
-        ("das", {"beta": "much"}, "must be a number, not 'much'"),
+        ("cosine", {"beta": 0.1}, "No setting called 'beta'"),
+        ("das", {"beta": "much"}, "must be a number"),
         ("das", {"beta": float("nan")}, "finite number"),
         ("das", {"bet": 0.1}, "did you mean 'beta'"),
-        ("zs_audio", {}, "needs noise: embeddings of noise-only clips"),
+        ("zs_audio", {}, "needs noise: embeddings of noise-only recordings"),
         ("tgap", {}, "needs pool"),
         (
             "tgap",
@@ -145,46 +296,167 @@ def test_zs_text_takes_the_true_scene_as_its_background(bank, fake):
             "10 nearest clips of the pool, which has 3",
         ),
         ("zs_text", {}, "pass the bank's backbone"),
+        ("zs_text", {"text": 3}, "No setting called 'text'"),
         ("zs_audio_oracle", {"background": np.ones((2, 64), np.float32)}, "the one background"),
     ],
 )
-def test_bad_settings_are_refused_in_words(bank, rule, settings, message):
+def test_bad_settings_are_refused_in_words(
+    bank: ClassBank, rule: str, settings: dict[str, Any], message: str
+) -> None:
     with pytest.raises(UsageError, match=message):
         compile_head(bank, rule, **settings)
 
 
-def test_embeddings_of_another_width_are_refused(bank):
+def test_embeddings_of_another_width_are_refused(bank: ClassBank) -> None:
     with pytest.raises(MismatchError, match="32 dimensions, the bank 64"):
         compile_head(bank, "zs_audio", noise=np.ones((3, 32), np.float32))
 
 
-def test_no_engine_code_names_a_rule():
-    from driftscore import bank, classifier, head
+def test_text_of_another_model_is_refused(bank: ClassBank) -> None:
+    with pytest.raises(MismatchError, match="The bank was made with fake"):
+        compile_head(bank, "zs_text", backbone=load_backbone("fake", seed=1))
 
-    for module in (bank, classifier, head):
+
+def test_no_engine_code_names_a_rule() -> None:
+    from driftscore import bank, classifier, embedder, head, rules
+
+    for module in (bank, classifier, embedder, head, rules):
         assert "zs_audio" not in inspect.getsource(module)
 
 
-def test_direction_and_pack_change_the_drift_and_not_the_prototype(fake):
-    base = build_bank(LABELS, fake)
+def test_direction_and_pack_change_the_drift_and_not_the_prototype(
+    bank: ClassBank, fake: Backbone
+) -> None:
     for settings in ({"direction": "svd"}, {"pack": "generic5"}, {"reference": "matched"}):
-        other = build_bank(LABELS, fake, **settings)
-        np.testing.assert_array_equal(other.prototypes, base.prototypes)
-        assert not np.array_equal(other.drifts, base.drifts)
+        other = build_bank(LABELS, fake, settings=PromptSettings(**settings))  # type: ignore[arg-type]
+        np.testing.assert_array_equal(other.prototypes, bank.prototypes)
+        assert not np.array_equal(other.drifts, bank.drifts)
 
 
 @pytest.mark.parametrize("rule", rule_names())
-def test_a_rule_that_does_not_ask_for_drifts_needs_none(rule, compiled, fake, clips):
+def test_a_rule_that_does_not_read_the_noisy_prompts_needs_none(
+    rule: str, compiled: Compiled, fake: Backbone
+) -> None:
     clean = build_bank(LABELS, fake, drifts=False)
-    given = {
-        name: clips[:1] if name == "background" else clips[:40]
-        for name, parameter in rule_parameters(rule).items()
-        if parameter.annotation == Matrix
-    }
-    if reads_drifts(rule):
+    settings, calibration = supplies(rule, fake)
+
+    def head() -> Head:
+        return compile_head(clean, rule, backbone=fake, calibration=calibration, **settings)
+
+    if find_rule(rule).needs.noisy_prompts:
         with pytest.raises(UsageError, match="drifts=True"):
-            compile_head(clean, rule, backbone=fake, **given)
+            head()
         return
-    expected, found = compiled(rule), compile_head(clean, rule, backbone=fake, **given)
+    expected, found = compiled(rule), head()
     np.testing.assert_array_equal(found.weights, expected.weights)
     np.testing.assert_array_equal(found.offsets, expected.offsets)
+
+
+def halved(bank: ClassBank, *, share: float = 0.5) -> Head:
+    """Scale the prototypes.
+
+    A rule that is not part of driftscore.
+    """
+    weights = np.float32(share) * bank.prototypes
+    return Head(bank.labels, weights, np.zeros(len(bank.labels), np.float32))
+
+
+def test_a_rule_is_found_by_its_name() -> None:
+    rule = find_rule("zs_audio")
+    assert (rule.name, rule.heading, rule.needs) == ("zs_audio", "ZS-A-m", Needs.NOISE)
+    assert list(rule.settings) == ["noise", "tau"]
+    assert find_rule(rule) is rule
+    with pytest.raises(UsageError, match="No rule called 'zs_audo'; did you mean 'zs_audio'"):
+        find_rule("zs_audo")
+
+
+def test_a_function_is_a_rule(bank: ClassBank) -> None:
+    rule = find_rule(halved)
+    assert (rule.name, rule.heading, rule.summary) == ("halved", "halved", "Scale the prototypes")
+    assert rule.needs == Needs.DRIFTS | Needs.NOISY_MEANS  # it may read anything of the bank
+    assert list(rule.settings) == ["share"]
+    head = compile_head(bank, halved, share="0.25")
+    np.testing.assert_array_equal(head.weights, bank.prototypes / 4)
+    assert head.made_by["settings"] == {"share": 0.25}
+    with pytest.raises(UsageError, match="did you mean 'share'"):
+        compile_head(bank, halved, shar=1)
+
+
+def test_a_rule_is_found_by_module_and_function(bank: ClassBank) -> None:
+    name = f"{__name__}:halved"
+    rule = find_rule(name)
+    assert (rule.name, rule.compile) == (name, halved)
+    np.testing.assert_array_equal(compile_head(bank, name).weights, bank.prototypes / 2)
+    with pytest.raises(UsageError, match="AttributeError"):
+        find_rule(f"{__name__}:absent")
+    with pytest.raises(UsageError, match="neither a function nor a module"):
+        find_rule(f"{__name__}:PAPERS")
+    with pytest.raises(UsageError, match="No rule called 'no_such_module:x'"):
+        find_rule("no_such_module:x")
+
+
+def test_a_module_or_an_object_with_compile_is_a_rule(bank: ClassBank) -> None:
+    assert find_rule(cosine) == find_rule("cosine")
+    plugin: Any = SimpleNamespace(
+        compile=halved, SHORT="Half", NEEDS=Needs.NOTHING, __doc__="Halve.\n\nThe rest."
+    )
+    rule = find_rule(plugin)
+    assert (rule.heading, rule.needs, rule.summary) == ("Half", Needs.NOTHING, "Halve")
+    assert isinstance(rule, Rule)
+    np.testing.assert_array_equal(compile_head(bank, plugin).weights, bank.prototypes / 2)
+
+
+def test_the_needs_of_a_function_follow_from_its_parameters() -> None:
+    def noisy(bank: ClassBank, *, noise: Matrix, pool: Matrix, text: TextEncoder) -> Head:
+        raise NotImplementedError
+
+    def untyped(bank, *, background):  # type: ignore[no-untyped-def]
+        raise NotImplementedError
+
+    def named(bank: ClassBank, *, background: str = "noise") -> Head:
+        raise NotImplementedError
+
+    def perhaps(bank: ClassBank, *, calibration: Calibration | None = None) -> Head:
+        raise NotImplementedError
+
+    def calibrated(bank: ClassBank, *, calibration: Calibration) -> Head:
+        raise NotImplementedError
+
+    everything = Needs.DRIFTS | Needs.NOISY_MEANS
+    for function, more in (
+        (noisy, Needs.NOISE | Needs.POOL | Needs.TEXT),
+        (untyped, Needs.BACKGROUND),
+        (named, Needs.NOTHING),
+        (perhaps, Needs.NOTHING),
+        (calibrated, Needs.CALIBRATION),
+    ):
+        assert find_rule(function).needs == everything | more
+    noisy.NEEDS = Needs.NOISE  # type: ignore[attr-defined]
+    assert find_rule(noisy).needs == Needs.NOISE
+
+
+def test_embeddings_are_checked_for_a_function_without_types(bank: ClassBank) -> None:
+    def shifted(bank, *, noise):  # type: ignore[no-untyped-def]
+        assert isinstance(noise, np.ndarray)
+        return Head(bank.labels, bank.prototypes, -bank.prototypes @ noise.mean(axis=0))
+
+    head = compile_head(bank, shifted, noise=np.ones((2, 64)).tolist())
+    assert head.offsets.shape == (3,)
+    with pytest.raises(MismatchError, match="32 dimensions, the bank 64"):
+        compile_head(bank, shifted, noise=np.ones((2, 32)))
+
+
+def test_a_rule_must_return_a_head(bank: ClassBank) -> None:
+    def wrong(bank: ClassBank) -> Any:
+        return bank.prototypes
+
+    with pytest.raises(UsageError, match="must return a Head, got ndarray"):
+        compile_head(bank, wrong)
+
+
+def test_further_texts_must_be_listed() -> None:
+    def reading(bank: ClassBank, *, text: TextEncoder) -> Head:
+        raise NotImplementedError
+
+    with pytest.raises(UsageError, match=r"does not define texts\(labels, \.\.\.\)"):
+        find_rule(reading).further_texts(LABELS, {})

@@ -161,9 +161,11 @@ def describe_rule(name: str, plugin: object) -> Rule:
 
 def _supplied(function: Compile) -> Needs:
     found = Needs.NOTHING
-    for name in _keywords(function):
-        # `background` in words is a setting; as an embedding it is supplied.
-        if name in SUPPLIED and _keywords(function)[name].annotation is not str:
+    for name, parameter in _keywords(function).items():
+        # `background` in words is a setting, as an embedding it is supplied; what has a default
+        # can be done without.
+        required = parameter.default is inspect.Parameter.empty
+        if name in SUPPLIED and required and parameter.annotation is not str:
             found |= SUPPLIED[name]
     return found
 
