@@ -1,63 +1,32 @@
-"""A page of headings, sentences, tables and figures -> self-contained HTML, or Markdown.
+"""Write the parts of a page as self-contained HTML, or as Markdown.
 
-A figure is an SVG text. In HTML it stands in the page itself; beside Markdown it is a file.
+A figure is an SVG text: part of the page in HTML, a file of its own for Markdown.
 """
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 
 from driftscore.files import replacing
-from driftscore.lab.tables import Line, Table
-
-
-@dataclass(frozen=True)
-class Heading:
-    """The title of a section."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Words:
-    """A paragraph, or with several texts a list; `strong` is a box headed by the first text."""
-
-    texts: tuple[str, ...]
-    strong: bool = False
-
-
-@dataclass(frozen=True)
-class Tiles:
-    """A few figures in large print: value, what it is, and how sure."""
-
-    tiles: tuple[tuple[str, str, str], ...]
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A drawing with its caption."""
-
-    name: str
-    svg: str
-    caption: str
-
-
-@dataclass(frozen=True)
-class Folded:
-    """A table that is shown when asked for."""
-
-    table: Table
+from driftscore.lab.report.parts import (
+    Collapsed,
+    Figure,
+    Heading,
+    Line,
+    PagePart,
+    Paragraph,
+    Table,
+    Tiles,
+)
 
 
 _LONG = 24  # a cell with more characters is text, and may be broken into lines
-Part = Heading | Words | Tiles | Figure | Table | Folded
 
 
-def write_page(title: str, lead: str, parts: Sequence[Part], path: Path) -> None:
-    """Write a page as HTML, or as Markdown with its figures beside it."""
+def write_page(title: str, lead: str, parts: Sequence[PagePart], path: Path) -> None:
+    """Write a page as HTML, or as Markdown with its figures in a folder."""
     if path.suffix.lower() in (".md", ".markdown"):
         folder = path.with_name(f"{path.stem}_figures")
         for part in parts:
@@ -71,8 +40,8 @@ def write_page(title: str, lead: str, parts: Sequence[Part], path: Path) -> None
         partial.write_text(text, encoding="utf-8")
 
 
-def to_html(title: str, lead: str, parts: Sequence[Part]) -> str:
-    """Return the page as one HTML text that needs nothing else."""
+def to_html(title: str, lead: str, parts: Sequence[PagePart]) -> str:
+    """Return the page as one self-contained HTML text."""
     sections = [p.text for p in parts if isinstance(p, Heading)]
     links = "".join(f'<a href="#{_anchor(text)}">{escape(text)}</a>' for text in sections)
     body = "\n".join(_html(part) for part in parts)
@@ -85,24 +54,24 @@ def to_html(title: str, lead: str, parts: Sequence[Part]) -> str:
     )
 
 
-def to_markdown(title: str, lead: str, parts: Sequence[Part], *, figures: str) -> str:
+def to_markdown(title: str, lead: str, parts: Sequence[PagePart], *, figures: str) -> str:
     """Return the page as Markdown; `figures` is the folder of its drawings."""
     blocks = [f"# {title}", lead]
     for part in parts:
         if isinstance(part, Heading):
             blocks.append(f"## {part.text}")
-        elif isinstance(part, Words):
+        elif isinstance(part, Paragraph):
             blocks += _markdown_words(part)
         elif isinstance(part, Tiles):
-            blocks.append("\n".join(f"- **{v}** {what} ({sure})" for v, what, sure in part.tiles))
+            blocks.append("\n".join(f"- **{v}** {what} ({uncertainty})" for v, what, uncertainty in part.tiles))
         elif isinstance(part, Figure):
             blocks.append(f"![{part.caption}]({figures}/{part.name}.svg)\n\n*{part.caption}*")
         else:
-            blocks.append(_markdown_table(part.table if isinstance(part, Folded) else part))
+            blocks.append(_markdown_table(part.table if isinstance(part, Collapsed) else part))
     return "\n\n".join(blocks) + "\n"
 
 
-def _markdown_words(part: Words) -> list[str]:
+def _markdown_words(part: Paragraph) -> list[str]:
     if len(part.texts) == 1:
         return [part.texts[0]]
     first = [f"**{part.texts[0]}**"] if part.strong else []
@@ -124,10 +93,10 @@ def _markdown_table(table: Table) -> str:
     return "\n".join([*lines, "", table.note]).rstrip()
 
 
-def _html(part: Part) -> str:
+def _html(part: PagePart) -> str:
     if isinstance(part, Heading):
         return f'<h2 id="{_anchor(part.text)}">{escape(part.text)}</h2>'
-    if isinstance(part, Words):
+    if isinstance(part, Paragraph):
         style = ' class="strong"' if part.strong else ""
         if len(part.texts) == 1:
             return f"<p{style}>{_inline(part.texts[0])}</p>"
@@ -140,14 +109,14 @@ def _html(part: Part) -> str:
     if isinstance(part, Figure):
         svg = part.svg[part.svg.index("<svg") :]
         return f"<figure>{svg}<figcaption>{escape(part.caption)}</figcaption></figure>"
-    if isinstance(part, Folded):
+    if isinstance(part, Collapsed):
         title = escape(part.table.title)
         return f"<details><summary>{title}</summary>{_html_table(part.table)}</details>"
     return f"<h3>{escape(part.title)}</h3>{_html_table(part)}"
 
 
-def _tile(value: str, what: str, sure: str) -> str:
-    return f"<div><b>{escape(value)}</b><span>{escape(what)}</span><i>{escape(sure)}</i></div>"
+def _tile(value: str, what: str, uncertainty: str) -> str:
+    return f"<div><b>{escape(value)}</b><span>{escape(what)}</span><i>{escape(uncertainty)}</i></div>"
 
 
 def _html_table(table: Table) -> str:
@@ -167,7 +136,7 @@ def _html_table(table: Table) -> str:
 
 
 def _text_columns(table: Table) -> set[int]:
-    """Return the columns that hold words and no figures: they are set to the left."""
+    """Return the columns that contain words and no numbers: they are aligned left."""
     rows = [line.cells for line in table.lines if line.kind != "heading"]
     return {
         index
@@ -192,7 +161,7 @@ def _html_line(line: Line, width: int, texts: set[int]) -> str:
 
 
 def _inline(text: str) -> str:
-    """Return a text with its `code` marked up."""
+    """Return a text as HTML, with its `code` marked up."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
@@ -201,4 +170,4 @@ def _anchor(text: str) -> str:
 
 
 def _style() -> str:
-    return (files("driftscore.lab") / "page.css").read_text(encoding="utf-8")
+    return (files("driftscore.lab.report") / "page.css").read_text(encoding="utf-8")

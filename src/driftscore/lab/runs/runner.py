@@ -1,46 +1,37 @@
-"""Run a grid: embed what is missing, score what is missing, and say how long it will take.
+"""Run a grid: embed what is missing, score what is missing, and estimate the remaining time.
 
-Work goes model by model and dataset by dataset: first the chunks of embeddings, then the
-rows of each condition, which share them. With several workers each is a process of its own
-that loads a model once; on Ray it is one of the cluster's, and the run itself claims the
-jobs and writes the database. Every draw comes from the cell's own key, so workers, machines,
-order and interruptions change no number. A clip that cannot be used is a failure in the store.
+Work goes model by model and dataset by dataset: first the chunks of embeddings, then the rows of
+each condition, which share them. With several workers each is a process of its own that loads a
+model once; on Ray it is a worker of the cluster, and the run itself claims the jobs and writes the
+database. Every random draw comes from the cell's own key, so workers, machines, order and
+interruptions change no number. A clip that cannot be used is a failure in the store.
 """
 
-import multiprocessing
 import secrets
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
-from driftscore.engines._ray_work import Lost, connected, work
-from driftscore.errors import DriftscoreError, StoreError, UsageError, unknown
-from driftscore.lab import listening
-from driftscore.lab.datasets import find_dataset, home_of
-from driftscore.lab.grid import (
-    Condition,
-    Facts,
-    Grid,
-    Scoring,
-    groups,
-    join_keys,
-    needs_of,
-)
-from driftscore.lab.jobs import Answer, Job, forget, perform, perform_away
-from driftscore.lab.noises import find_noise
-from driftscore.lab.scoring import clean_twin
-from driftscore.lab.store import Store
-from driftscore.lab.validation import check
+from driftscore.errors import StoreError
+from driftscore.lab.conditions import Condition, Scoring, join_keys
+from driftscore.lab.corpora.datasets import find_dataset
+from driftscore.lab.corpora.noises import find_noise
+from driftscore.lab.runs import embedding
+from driftscore.lab.runs.embedding import ChunkId
+from driftscore.lab.runs.executors import Executor, open_executor
+from driftscore.lab.runs.grid import Grid, groups
+from driftscore.lab.runs.jobs import Job, start_run
+from driftscore.lab.runs.mixes import SavedMix, saved_mix, without_model
+from driftscore.lab.runs.scorings import Facts, needs_clean_pool, needs_of
+from driftscore.lab.runs.store import Store
+from driftscore.lab.runs.validation import check, chosen_clips
 from driftscore.progress import progress_bar
+from driftscore.rules import Needs
 
-Tell = Callable[[str], None]
-_TELL_S = 60.0
+Report = Callable[[str], None]
+_REPORT_S = 60.0
 
 
 @dataclass
@@ -58,7 +49,7 @@ class Outcome:
 
 @dataclass
 class _Batch:
-    """All that is missing for one model on one dataset."""
+    """Everything that is missing for one model on one dataset."""
 
     embed: dict[str, Job] = field(default_factory=dict)
     score: list[Job] = field(default_factory=list)
@@ -74,26 +65,51 @@ def run(
     retry: bool = False,
     facts: Facts | None = None,
     show: bool | None = None,
-    tell: Tell = lambda text: None,
+    report: Report = lambda text: None,
 ) -> Outcome:
-    """Fill every cell of a grid that has no row yet; `retry` also fills those with an error.
+    """Compute every cell of a grid that has no row yet; with `retry` also those with an error.
 
-    `engine` is where the work is done: "local", with so many `workers`, or "ray", on the
-    cluster at `address`, with a store in a folder that every node sees.
+    `engine` is where the work is done: "local", with so many `workers`, or "ray", on the cluster at
+    `address`, with a store in a folder that every node has.
     """
     started = time.monotonic()
-    hands = _hands(engine, workers, store, address)
-    forget(secrets.token_hex(8))
+    executor = open_executor(engine, workers, store, address)
+    start_run(secrets.token_hex(8))
     known = check(grid) if facts is None else facts
     outcome = Outcome()
     batches = _batches(grid, known, store, outcome, retry=retry)
-    with hands:
+    with executor:
         for (backbone, dataset), batch in batches.items():
             for what, jobs in (("Embedding", list(batch.embed.values())), ("Scoring", batch.score)):
-                title = f"{what} {dataset}, {backbone}"
-                _do(jobs, hands, title, outcome, show=show, tell=tell)
+                watch = _Watch(f"{what} {dataset}, {backbone}", jobs, report)
+                _perform(jobs, executor, watch, outcome, show=show)
     outcome.seconds = time.monotonic() - started
     return outcome
+
+
+def missing(grid: Grid, facts: Facts, store: Store) -> Iterable[tuple[Condition, int, int]]:
+    """Yield each condition with its number of cells and of rows that are stored."""
+    for condition, scorings in groups(grid, facts):
+        done = store.done(condition)
+        first = condition.key
+        yield condition, len(scorings), sum(join_keys(first, s.key) in done for s in scorings)
+
+
+def mixes(grid: Grid, facts: Facts, rates: Callable[[str], int]) -> Iterator[SavedMix]:
+    """Yield the mix of every clip in every noisy condition of a grid, each mix once.
+
+    `rates` returns the sample rate of a backbone; models of one rate share their mixes.
+    """
+    homes, done = dict(_homes(grid)), set()
+    for condition, _ in groups(grid, facts):
+        rate = rates(condition.backbone)
+        key = (without_model(condition).key, rate)
+        if condition.clean or key in done:
+            continue
+        done.add(key)
+        home = homes.get(str(condition.noise))
+        for clip in chosen_clips(condition.dataset, homes[condition.dataset], condition.limit):
+            yield saved_mix(condition, clip, rate, home)
 
 
 def _batches(
@@ -101,7 +117,7 @@ def _batches(
 ) -> dict[tuple[str, str], _Batch]:
     """Return what is missing, by model and dataset, in the grid's order."""
     batches: dict[tuple[str, str], _Batch] = {}
-    homes = _homes(grid)
+    job = partial(Job, store=str(store.home.absolute()), homes=_homes(grid))
     for condition, scorings in groups(grid, facts):
         done = store.done(condition, failed_too=not retry)
         first = condition.key
@@ -112,184 +128,92 @@ def _batches(
             continue
         batch = batches.setdefault((condition.backbone, condition.dataset), _Batch())
         clips = facts.clips[f"{condition.dataset}/{condition.limit}"]
-        job = partial(Job, store=str(store.home.absolute()), homes=homes)
         for needed, backgrounds in _needed(condition, todo):
-            for new in _chunks(job, store, needed, clips, backgrounds=backgrounds):
-                batch.embed[new.claim] = _fuller(batch.embed.get(new.claim), new)
-        for name, data in {(s.anchors, s.anchors_data) for s in todo if s.anchors}:
-            file = listening.anchors_name(str(name), data, condition)
-            if not store.path("embeddings", file).is_file():
-                owner = clean_twin(condition)
-                anchors = job("anchors", condition=owner, anchors=(str(name), data), weight=100)
-                batch.embed[anchors.claim] = anchors
+            for new in _chunk_jobs(job, store, needed, clips, backgrounds=backgrounds):
+                had = batch.embed.get(new.claim)
+                batch.embed[new.claim] = had if had is not None and had.backgrounds else new
+        for new in _anchor_jobs(job, store, condition, todo):
+            batch.embed[new.claim] = new
         batch.score.append(job("score", condition=condition, scorings=todo))
     return batches
 
 
 def _homes(grid: Grid) -> tuple[tuple[str, str], ...]:
-    """Return where every corpus lies, so that each worker looks in the very same folder."""
-    kinds = ((find_dataset, grid.names("datasets")), (find_noise, grid.names("noises")))
-    homes = {
-        name: str(home_of(find(name), grid.homes.get(name)).absolute())
-        for find, names in kinds
-        for name in names
-    }
-    return tuple(sorted((dict(grid.homes) | homes).items()))
+    """Return where every corpus is stored, so that each worker uses the same folder."""
+    homes = dict(grid.homes)
+    for name in grid.names("datasets"):
+        homes[name] = str(find_dataset(name).home(grid.homes.get(name)).absolute())
+    for name in grid.names("noises"):
+        homes[name] = str(find_noise(name).home(grid.homes.get(name)).absolute())
+    return tuple(sorted(homes.items()))
 
 
 def _needed(condition: Condition, todo: Sequence[Scoring]) -> Iterator[tuple[Condition, bool]]:
     """Yield the conditions whose embeddings the scorings read, and whether with backgrounds."""
-    needs = [needs_of(s.rule) for s in todo]
-    yield condition, any("background" in need for need in needs)
-    pool = any("pool" in need and not s.variant for need, s in zip(needs, todo, strict=True))
-    if not condition.clean and (pool or any(s.direction for s in todo)):
-        yield clean_twin(condition), False
+    yield condition, any(needs_of(s) & Needs.BACKGROUND for s in todo)
+    if not condition.clean and any(needs_clean_pool(s) or s.direction for s in todo):
+        yield condition.without_noise, False
 
 
-def _chunks(
+def _chunk_jobs(
     job: Callable[..., Job], store: Store, condition: Condition, clips: int, *, backgrounds: bool
 ) -> Iterator[Job]:
-    for chunk in range(listening.chunk_count(clips)):
-        if not listening.has_chunk(store, condition, chunk, backgrounds=backgrounds):
-            size = min(listening.CHUNK, clips - chunk * listening.CHUNK)
+    for chunk in range(embedding.chunk_count(clips)):
+        if not embedding.has_chunk(store, ChunkId(condition, chunk, backgrounds)):
+            size = min(embedding.CHUNK, clips - chunk * embedding.CHUNK)
             yield job(
                 "embed", condition=condition, chunk=chunk, backgrounds=backgrounds, weight=size
             )
 
 
-def _fuller(had: Job | None, new: Job) -> Job:
-    return had if had is not None and had.backgrounds else new
+def _anchor_jobs(
+    job: Callable[..., Job], store: Store, condition: Condition, todo: Sequence[Scoring]
+) -> Iterator[Job]:
+    for name, data in {(s.anchors, s.anchors_data) for s in todo if s.anchors}:
+        file = embedding.anchors_name(str(name), data, condition)
+        if not store.path("embeddings", file).is_file():
+            owner = condition.without_noise
+            yield job("anchors", condition=owner, anchors=(str(name), data), weight=100)
 
 
-class _Here:
-    """Hands that work in this process, one job at a time."""
+class _Watch:
+    """Reports how far some jobs are, once per minute if there is no progress bar."""
 
-    def __enter__(self) -> "_Here":
-        return self
+    def __init__(self, title: str, jobs: Sequence[Job], report: Report) -> None:
+        self.title, self.report = title, report
+        self.total, self.done, self.counted = sum(job.weight for job in jobs), 0, 0
+        self.started = self.reported = time.monotonic()
 
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def work(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Answer]]:
-        """Yield each job with its answer."""
-        for job in jobs:
-            yield job, perform(job)
-
-
-class _Processes(_Here):
-    """Hands that are processes, started afresh so that no thread or generator is inherited."""
-
-    def __init__(self, workers: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.pool = ProcessPoolExecutor(workers, mp_context=context)
-
-    def __exit__(self, *_: object) -> None:
-        self.pool.shutdown(wait=True, cancel_futures=True)
-
-    def work(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Answer]]:
-        """Yield each job with its answer as they come."""
-        waiting: dict[Future[Answer], Job] = {self.pool.submit(perform, job): job for job in jobs}
-        try:
-            while waiting:
-                finished, _ = wait(waiting, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    yield waiting.pop(future), future.result()
-        except BrokenProcessPool as error:
-            raise DriftscoreError(
-                "A worker ended without a word (killed, or out of memory); what it finished is "
-                "kept. Run the same command again, perhaps with fewer workers"
-            ) from error
+    def advance(self, weight: int) -> None:
+        """Count a job that is done."""
+        self.done += weight
+        now = time.monotonic()
+        if not self.counted:  # the first job also loads a model and encodes its texts
+            self.started, self.counted = now, self.done
+        if now - self.reported > _REPORT_S and not sys.stderr.isatty():
+            left = (now - self.started) * (self.total - self.done) / max(
+                self.done - self.counted, 1
+            )
+            estimate = f", about {_words(left)} left" if self.done > self.counted else ""
+            self.report(f"{self.title}: {self.done} of {self.total}{estimate}")
+            self.reported = now
 
 
-class _Cluster(_Here):
-    """Hands that are a Ray cluster's; here are the claims and the database, for them to share."""
-
-    def __init__(self, store: Store, address: str | None) -> None:
-        self.store = store
-        self.connection: AbstractContextManager[object] = connected(address)
-        self.run = secrets.token_hex(8)
-
-    def __enter__(self) -> "_Cluster":
-        self.connection.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.connection.__exit__(*error)
-
-    def work(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Answer]]:
-        """Yield each job with its answer as they come; what it found is in the store by then."""
-        taken: list[Job] = []
-
-        def free() -> Iterator[Job]:
-            for job in jobs:
-                if self.store.claim(job.claim):
-                    yield job
-                else:
-                    taken.append(job)
-
-        for job, found in work(partial(perform_away, run=self.run), free()):
-            if isinstance(found, Lost):
-                why = f"{job.condition.title}: every worker at it was lost ({found.reason})"
-                answer = Answer(errors=1, notes=[why])
-            else:
-                answer, tables = found
-                self.store.merge(tables)
-            self.store.release(job.claim)
-            yield job, answer
-        for job in taken:
-            yield job, Answer(busy=1)
-
-
-def _hands(engine: str, workers: int, store: Store, address: str | None) -> _Here:
-    if workers < 1:
-        raise UsageError(f"A run needs at least one worker, not {workers}")
-    if engine == "ray":
-        if workers > 1:
-            raise UsageError("A Ray cluster has as many workers as cores; leave out the number")
-        return _Cluster(store, address)
-    if engine != "local":
-        raise unknown("engine", engine, ("local", "ray"))
-    return _Here() if workers == 1 else _Processes(workers)
-
-
-def _do(
-    jobs: Sequence[Job],
-    hands: _Here,
-    title: str,
-    outcome: Outcome,
-    *,
-    show: bool | None,
-    tell: Tell,
+def _perform(
+    jobs: Sequence[Job], executor: Executor, watch: _Watch, outcome: Outcome, *, show: bool | None
 ) -> None:
-    """Do jobs and count; a store that cannot be written ends it."""
-    total, done, started = sum(job.weight for job in jobs), 0, time.monotonic()
-    told, counted = started, 0
-    with progress_bar(title, total, show=show) as advance:
-        for job, answer in hands.work(jobs):
-            if answer.fatal:
-                raise StoreError(answer.fatal)
-            outcome.computed += answer.rows
-            outcome.errors += answer.errors
-            outcome.busy += answer.busy
-            outcome.notes += answer.notes
+    """Perform jobs and count; a store that cannot be written ends the run."""
+    with progress_bar(watch.title, watch.total, show=show) as advance:
+        for job, result in executor.perform(jobs):
+            if result.fatal:
+                raise StoreError(result.fatal)
+            outcome.computed += result.rows
+            outcome.errors += result.errors
+            outcome.busy += result.busy
+            outcome.notes += result.notes
             advance(job.weight)
-            done += job.weight
-            if not counted:  # the first job also loads a model and encodes its texts
-                started, counted = time.monotonic(), done
-            if (now := time.monotonic()) - told > _TELL_S and not sys.stderr.isatty():
-                left = (now - started) * (total - done) / max(done - counted, 1)
-                sure = f", about {_words(left)} left" if done > counted else ""
-                tell(f"{title}: {done} of {total}{sure}")
-                told = now
+            watch.advance(job.weight)
 
 
 def _words(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
-
-
-def missing(grid: Grid, facts: Facts, store: Store) -> Iterable[tuple[Condition, int, int]]:
-    """Yield each condition with its number of cells and of rows that are there."""
-    for condition, scorings in groups(grid, facts):
-        done = store.done(condition)
-        first = condition.key
-        yield condition, len(scorings), sum(join_keys(first, s.key) in done for s in scorings)

@@ -42,8 +42,8 @@ from driftscore.lab.runs import schema
 
 Array = NDArray[np.generic]
 Arrays = Mapping[str, Array]
-Value = str | int | float | bytes | None
-Tables = dict[str, list[tuple[Value, ...]]]
+SqlValue = str | int | float | bytes | None
+Tables = dict[str, list[tuple[SqlValue, ...]]]
 """What was put into a database, by table."""
 
 _DATABASE = "rows.sqlite"
@@ -228,7 +228,7 @@ def _opened(path: str | Path, where: str) -> sqlite3.Connection:
     raise AssertionError("unreachable")
 
 
-def _values(row: Row) -> tuple[Value, ...]:
+def _values(row: Row) -> tuple[SqlValue, ...]:
     outcomes = None if row.outcomes is None else row.outcomes.astype("<i2").tobytes()
     gain = (None,) * 3 if row.gain is None else (row.gain.difference, row.gain.low, row.gain.high)
     return (

@@ -36,7 +36,7 @@ _RATE = 8_000
 _CHOICES = {"directions": DIRECTIONS, "references": REFERENCES}
 
 Load = Callable[[str], Backbone]
-Found = TypeVar("Found")
+T = TypeVar("T")
 
 
 def check(grid: Grid, *, load: Load = load_backbone) -> Facts:
@@ -137,7 +137,7 @@ class _Check:
     def _all(self, find: Callable[[str], str], axis: str) -> dict[str, str]:
         return {name: self._try(find, name) or "" for name in self.grid.names(axis)}
 
-    def _try(self, find: Callable[[str], Found], name: str) -> Found | None:
+    def _try(self, find: Callable[[str], T], name: str) -> T | None:
         """Return what `find` finds, or note the problem."""
         try:
             return find(name)
