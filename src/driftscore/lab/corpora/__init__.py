@@ -1,1 +1,1 @@
-"""Corpora: datasets of labelled clips and noises, where they are stored, how they are downloaded."""
+"""Corpora: datasets and noises, where they are stored and how they are downloaded."""

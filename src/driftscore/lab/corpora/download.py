@@ -195,7 +195,9 @@ def _sources(about: About, mirror: str | None) -> list[_Source]:
             continue
         match = _ZENODO.match(remote.url)
         if match is None:
-            raise UsageError(f"{remote.name} has no published checksum and no Zenodo record that states one")
+            raise UsageError(
+                f"{remote.name} has no published checksum and no Zenodo record that states one"
+            )
         record = match[1]
         if record not in records:
             records[record] = _record_sums(record, mirror)

@@ -34,7 +34,8 @@ def rows(path: Path, columns: Sequence[str], *, delimiter: str = ",") -> list[di
         raise FormatError(f"{path} cannot be read as a table: {error}") from error
     if lacking := [column for column in columns if column not in header]:
         raise FormatError(
-            f"{path} lacks the column {', '.join(lacking)}; its columns: {', '.join(header) or 'none'}"
+            f"{path} lacks the column {', '.join(lacking)}; "
+            f"its columns: {', '.join(header) or 'none'}"
         )
     for number, row in enumerate(found, start=2):
         if any(row[column] is None for column in columns):

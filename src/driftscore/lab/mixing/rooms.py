@@ -1,10 +1,10 @@
 """Impulse responses of rooms, and convolution with them.
 
-    decay    h(t) = delta(t) + g(t) 10^(-3 t / rt60), g Gaussian noise with as much energy as the
-             direct sound: the level falls by 60 dB in rt60 seconds
-    box      a room of 6 x 5 x 3 m by the image source method (Allen and Berkley, 1979): each image
-             of the source adds a pulse r^k / (4 pi d), d its distance to the microphone, k its
-             number of reflections and r = sqrt(1 - a), with the absorption a from Sabine's formula
+decay    h(t) = delta(t) + g(t) 10^(-3 t / rt60), g Gaussian noise with as much energy as the
+direct sound: the level falls by 60 dB in rt60 seconds
+box      a room of 6 x 5 x 3 m by the image source method (Allen and Berkley, 1979): each image
+of the source adds a pulse r^k / (4 pi d), d its distance to the microphone, k its
+number of reflections and r = sqrt(1 - a), with the absorption a from Sabine's formula
 """
 
 import math
@@ -51,7 +51,8 @@ def box_response(rate: int, rt60_s: float) -> Floats:
     frame = np.rint(distance / SPEED_M_S * rate).astype(np.intp)
     inside = frame < frames
     pulses = reflection ** reflections[inside] / (4 * np.pi * distance[inside])
-    return np.bincount(frame[inside], weights=pulses, minlength=frames)
+    response: Floats = np.bincount(frame[inside], weights=pulses, minlength=frames).astype(float)
+    return response
 
 
 def absorption(rt60_s: float) -> float:

@@ -129,9 +129,7 @@ def gain_table(results: Results) -> Table:
     return Table("gains", "DAS over cosine at each SNR", columns, tuple(lines), note)
 
 
-def _gain_line(
-    kind: tuple[str | None, str | None], found: Sequence[PooledResult | None]
-) -> Line:
+def _gain_line(kind: tuple[str | None, str | None], found: Sequence[PooledResult | None]) -> Line:
     """Return the gains of one noise and mixing; those whose interval excludes zero are bold."""
     cells = [interval(r.gain, r.low, r.high, digits=1) if r else "" for r in found]
     bold = tuple(i for i, r in enumerate(found, start=1) if r is not None and r.clear)

@@ -21,7 +21,6 @@ from driftscore.lab.report.parts import (
     Tiles,
 )
 
-
 _LONG = 24  # a cell with more characters is text, and may be broken into lines
 
 
@@ -63,7 +62,7 @@ def to_markdown(title: str, lead: str, parts: Sequence[PagePart], *, figures: st
         elif isinstance(part, Paragraph):
             blocks += _markdown_words(part)
         elif isinstance(part, Tiles):
-            blocks.append("\n".join(f"- **{v}** {what} ({uncertainty})" for v, what, uncertainty in part.tiles))
+            blocks.append("\n".join(f"- **{v}** {what} ({note})" for v, what, note in part.tiles))
         elif isinstance(part, Figure):
             blocks.append(f"![{part.caption}]({figures}/{part.name}.svg)\n\n*{part.caption}*")
         else:
@@ -115,8 +114,8 @@ def _html(part: PagePart) -> str:
     return f"<h3>{escape(part.title)}</h3>{_html_table(part)}"
 
 
-def _tile(value: str, what: str, uncertainty: str) -> str:
-    return f"<div><b>{escape(value)}</b><span>{escape(what)}</span><i>{escape(uncertainty)}</i></div>"
+def _tile(value: str, what: str, note: str) -> str:
+    return f"<div><b>{escape(value)}</b><span>{escape(what)}</span><i>{escape(note)}</i></div>"
 
 
 def _html_table(table: Table) -> str:

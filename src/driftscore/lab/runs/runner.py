@@ -191,8 +191,8 @@ class _Watch:
         if not self.counted:  # the first job also loads a model and encodes its texts
             self.started, self.counted = now, self.done
         if now - self.reported > _REPORT_S and not sys.stderr.isatty():
-            left = (now - self.started) * (self.total - self.done) / max(
-                self.done - self.counted, 1
+            left = (
+                (now - self.started) * (self.total - self.done) / max(self.done - self.counted, 1)
             )
             estimate = f", about {_words(left)} left" if self.done > self.counted else ""
             self.report(f"{self.title}: {self.done} of {self.total}{estimate}")

@@ -186,9 +186,7 @@ class _Compiler:
         )
 
 
-def _grouped(
-    names: Sequence[Hashable], usable: Indices
-) -> Iterator[tuple[Hashable, Indices]]:
+def _grouped(names: Sequence[Hashable], usable: Indices) -> Iterator[tuple[Hashable, Indices]]:
     """Yield each name with its clips, names in order of first appearance."""
     for name in dict.fromkeys(names[clip] for clip in usable):
         yield name, np.array([clip for clip in usable if names[clip] == name])

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,12 +35,10 @@ class Truth:
     @staticmethod
     def from_content(content: Mapping[str, object]) -> "Truth":
         """Return the truth that `content` describes."""
-        found = {
-            name: tuple(content[name])  # type: ignore[arg-type]
-            for name in ("labels", "ids", "folds")
-        }
-        classes = tuple(tuple(some) for some in content["classes"])  # type: ignore[attr-defined]
-        return Truth(**found, classes=classes, multi_label=bool(content["multi_label"]))
+        fields: dict[str, Any] = dict(content)  # as JSON has it: checked when it was written
+        labels, ids, folds = (tuple(fields[name]) for name in ("labels", "ids", "folds"))
+        classes = tuple(tuple(some) for some in fields["classes"])
+        return Truth(labels, ids, folds, classes, bool(fields["multi_label"]))
 
     @property
     def content(self) -> dict[str, object]:

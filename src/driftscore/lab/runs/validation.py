@@ -9,6 +9,7 @@ becomes a failure in the store when it is embedded.
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -127,7 +128,7 @@ class _Check:
         counts: dict[str, int] = {}
         for block in self.grid.blocks:
             for name in block.names("datasets"):
-                clips = self._try(lambda n, limit=block.limit: self._clips(n, limit), name)
+                clips = self._try(partial(self._clips, limit=block.limit), name)
                 if clips is not None:
                     key = f"{name}/{block.limit}"
                     entries = [(c.id, c.labels, c.fold, _size(c.path)) for c in clips]

@@ -43,7 +43,9 @@ def clips(home: str | Path) -> list[Clip]:
     ]
     known = set(labels(home))
     if unlisted := sorted({label for clip in found for label in clip.labels} - known):
-        raise FormatError(f"{place / _TRUTH} has labels that are not in the vocabulary: {unlisted[:5]}")
+        raise FormatError(
+            f"{place / _TRUTH} has labels that are not in the vocabulary: {unlisted[:5]}"
+        )
     return found
 
 

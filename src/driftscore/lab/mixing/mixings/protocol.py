@@ -65,6 +65,7 @@ def describe_mixing(name: str, plugin: object) -> Mixing:
     """Return the mixing method that a module or an object defines."""
     if not isinstance(plugin, MixingModule):
         raise UsageError(
-            f"The mixing {name!r} must define draw(event, background, ...) and background_s(event_s)"
+            f"The mixing {name!r} must define draw(event, background, ...) and "
+            "background_s(event_s)"
         )
     return Mixing(name, summary(plugin), plugin.draw, plugin.background_s)
