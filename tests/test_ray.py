@@ -23,8 +23,8 @@ from driftscore import Classifier, load_backbone
 from driftscore.engines import _ray_work, local
 from driftscore.engines import ray as ray_engine
 from driftscore.errors import DriftscoreError, MissingExtraError, UsageError
-from driftscore.lab.runner import run
-from driftscore.lab.store import Store
+from driftscore.lab.runs.runner import run
+from driftscore.lab.runs.store import Store
 
 from .conftest import noise_clip
 from .lab.small_lab import build, content, small_grid

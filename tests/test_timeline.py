@@ -2,11 +2,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from driftscore.timeline import Stretch, merge, stretches
 from hypothesis import given
 from hypothesis import strategies as st
 
 from driftscore import Classifier
-from driftscore.timeline import Stretch, merge, stretches
 
 from .conftest import LABELS, noise_clip
 

@@ -32,18 +32,18 @@ _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opti
 
 @app.command(context_settings=_PASS_ON)
 def lab(context: typer.Context) -> None:
-    """Measure rules in noise over a grid: run, status, report, export (extra: lab)."""
-    from driftscore.lab import commands  # not at the top: most commands never need the lab
+    """Measure rules in noise over a grid: run, status, report, export, mixes (extra: lab)."""
+    from driftscore.cli.lab import app as group  # not at the top: most commands never need it
 
-    _pass_on(commands.lab, context)
+    _pass_on(group, context)
 
 
 @app.command(context_settings=_PASS_ON)
 def data(context: typer.Context) -> None:
-    """Fetch and check the datasets and noise corpora that the lab uses."""
-    from driftscore.lab import commands
+    """Download and check the datasets and noise corpora that the lab uses."""
+    from driftscore.cli.data import app as group
 
-    _pass_on(commands.data, context)
+    _pass_on(group, context)
 
 
 def _pass_on(group: typer.Typer, context: typer.Context) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from driftscore.cli.reporting import say
 from driftscore.errors import UsageError
 from driftscore.formats import write_rows
 from driftscore.lab.corpora import download
@@ -47,9 +48,9 @@ def get(
 ) -> None:
     """Download a corpus from its official source; complete files are not downloaded again."""
     about = download.find_corpus(name).about
-    _message(f"{about.title}\nlicence: {about.licence}\n{about.citation}")
+    say(f"{about.title}\nlicence: {about.licence}\n{about.citation}")
     folder = download.get(name, home, mirror=mirror, keep=keep)
-    _message(f"{about.title} is complete in {folder}")
+    say(f"{about.title} is complete in {folder}")
 
 
 @app.command()
@@ -59,9 +60,9 @@ def check(name: Name, home: Home = None) -> None:
     for line in lacking:
         print(line)
     if lacking:
-        _message(f"{len(lacking):,} missing; download them: driftscore data get {name}")
+        say(f"{len(lacking):,} missing; download them: driftscore data get {name}")
         raise typer.Exit(1)
-    _message(f"{name} is complete")
+    say(f"{name} is complete")
 
 
 def _here(name: str) -> str:
@@ -69,7 +70,3 @@ def _here(name: str) -> str:
         return "no" if download.check(name) else "yes"
     except UsageError:  # the shared recordings are not on this machine
         return "no"
-
-
-def _message(text: str) -> None:
-    print(text, file=sys.stderr)

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from driftscore.backbones import load_backbone
+from driftscore.cli.reporting import say
 from driftscore.errors import UsageError
 from driftscore.formats import write_rows
 from driftscore.lab.runs.export import export as export_rows
@@ -67,9 +68,9 @@ def run_(
     if workers < 1:
         raise UsageError(f"--workers must be at least 1, got {workers}")
     with Store(store) as opened:
-        _message(f"Checking {chosen.title}")
+        say(f"Checking {chosen.title}")
         facts = check(chosen)
-        _message(_size(chosen, facts, opened, workers=workers, engine=engine))
+        say(_size(chosen, facts, opened, workers=workers, engine=engine))
         if plan:
             return
         models = [part for spec in backbone or [] for part in ("--backbone", spec)]
@@ -79,7 +80,7 @@ def run_(
         opened.put_json("grids", (chosen.name, command), note)
         outcome = run(
             chosen, opened, workers=workers, engine=engine, address=address, retry=retry,
-            facts=facts, report=_message,
+            facts=facts, report=say,
         )  # fmt: skip
         failures = len(opened.failures())
     _print_outcome(outcome, failures)
@@ -139,7 +140,7 @@ def report(
             chosen = _grid(grid, backbone)
             only = frozenset(keys(chosen, check(chosen)))
         write_report(opened, out, only=only)
-    _message(f"Report in {out}")
+    say(f"Report in {out}")
 
 
 @app.command()
@@ -150,7 +151,7 @@ def export(
     """Write all rows as a flat table."""
     with Store(store) as opened:
         count = export_rows(opened.rows(), path)
-    _message(f"{count:,} rows in {path}")
+    say(f"{count:,} rows in {path}")
 
 
 @app.command("mixes")
@@ -163,7 +164,7 @@ def mixes_(
     chosen = _grid(grid, backbone)
     rates = cache(lambda name: load_backbone(name).rate)
     count = write_mixes(mixes(chosen, check(chosen), rates), out)
-    _message(f"{count:,} mixes in {out}")
+    say(f"{count:,} mixes in {out}")
 
 
 @app.command()
@@ -176,7 +177,7 @@ def rebuild(
     for saved in read_mixes(file):
         if saved.record is None:
             failed += 1
-            _message(f"{saved.clip}: {saved.error}")
+            say(f"{saved.clip}: {saved.error}")
         else:
             print(write_audio(saved, out))
     if failed:
@@ -209,20 +210,16 @@ def _size(grid: Grid, facts: Facts, store: Store, *, workers: int, engine: str) 
 
 def _print_outcome(outcome: Outcome, failures: int) -> None:
     for line in dict.fromkeys(outcome.notes):
-        _message(f"note: {line}")
-    _message(
+        say(f"note: {line}")
+    say(
         f"{outcome.computed:,} rows computed, {outcome.already:,} stored before, "
         f"{outcome.errors:,} with an error, in {outcome.seconds:.0f} s"
     )
     if failures:
-        _message(f"{failures:,} clips could not be used in their conditions; see the report")
+        say(f"{failures:,} clips could not be used in their conditions; see the report")
     if outcome.busy:
-        _message(f"{outcome.busy:,} jobs belong to another run; run again when it has finished")
+        say(f"{outcome.busy:,} jobs belong to another run; run again when it has finished")
 
 
 def _bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-def _message(text: str) -> None:
-    print(text, file=sys.stderr)

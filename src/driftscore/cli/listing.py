@@ -52,21 +52,21 @@ def _preset_rows() -> list[Row]:
 
 
 def _dataset_rows() -> list[Row]:
-    from driftscore.lab import datasets  # not at the top: most commands never need the lab
+    from driftscore.lab.corpora import datasets  # not at the top: most commands never need the lab
 
     return plugin_rows(datasets.KIND)
 
 
 def _noise_rows() -> list[Row]:
-    from driftscore.lab import noises
+    from driftscore.lab.corpora import noises
 
     return plugin_rows(noises.KIND)
 
 
 def _mixing_rows() -> list[Row]:
-    from driftscore.lab import mixing
+    from driftscore.lab.mixing import mixings
 
-    return plugin_rows(mixing.KIND)
+    return plugin_rows(mixings.KIND)
 
 
 _LISTS: dict[str, Callable[[], list[Row]]] = {

@@ -1,16 +1,25 @@
 """Load sounds by their file: recordings from disk, or sounds that a noise generates by name."""
 
 from collections import OrderedDict
+from collections.abc import Callable
 from threading import Lock
+from typing import Protocol, runtime_checkable
 
 from driftscore import registry
 from driftscore.audio import Audio, read
-from driftscore.lab.corpora.noises import KIND
-from driftscore.lab.corpora.noises.protocol import GeneratesSounds
+
+NOISES = registry.Kind("noise", "driftscore.lab.corpora.noises", "sample")
 
 _KEPT_BYTES = 256 * 2**20
 _recent: OrderedDict[tuple[str, int], Audio] = OrderedDict()
 _lock = Lock()
+
+
+@runtime_checkable
+class GeneratesSounds(Protocol):
+    """A noise whose sounds are generated from their names."""
+
+    make: Callable[[str, int], Audio]
 
 
 def load(file: str, rate: int) -> Audio:
@@ -37,7 +46,7 @@ def is_generated(file: str) -> bool:
     """Return whether a file is the name of a sound that a noise generates."""
     noise, colon, _ = file.partition(":")
     # One letter before the colon is a drive: C:\\noise.wav is a path.
-    return bool(colon) and len(noise) > 1 and noise.isidentifier() and registry.has(KIND, noise)
+    return bool(colon) and len(noise) > 1 and noise.isidentifier() and registry.has(NOISES, noise)
 
 
 def _generated(file: str, rate: int) -> Audio | None:
@@ -45,5 +54,5 @@ def _generated(file: str, rate: int) -> Audio | None:
     if not is_generated(file):
         return None
     noise, _, description = file.partition(":")
-    plugin = registry.find(KIND, noise)
+    plugin = registry.find(NOISES, noise)
     return plugin.make(description, rate) if isinstance(plugin, GeneratesSounds) else None

@@ -5,11 +5,10 @@
 """
 
 from driftscore import registry
+from driftscore.lab.corpora.loading import NOISES as KIND
 from driftscore.lab.corpora.noises.protocol import Noise, describe_noise
 
-KIND = registry.Kind("noise", __name__, "sample")
-
-__all__ = ["Noise", "find_noise", "noise_names"]
+__all__ = ["KIND", "Noise", "find_noise", "noise_names"]
 
 
 def noise_names() -> tuple[str, ...]:

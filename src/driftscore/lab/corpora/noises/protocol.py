@@ -19,7 +19,6 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from driftscore.audio import Audio
 from driftscore.errors import UsageError
 from driftscore.lab.corpora.about import About
 from driftscore.lab.corpora.places import home_of
@@ -64,13 +63,6 @@ class NoiseModule(Protocol):
     recordings: Callable[[Path], Sequence[NoiseRecording]]
     missing: Callable[[Path], Sequence[str]]
     sample: Sample
-
-
-@runtime_checkable
-class GeneratesSounds(Protocol):
-    """A noise whose sounds are generated from their names."""
-
-    make: Callable[[str, int], Audio]
 
 
 @dataclass(frozen=True)
