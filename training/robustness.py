@@ -16,22 +16,25 @@ import numpy as np
 
 from driftscore import build_bank, compile_head, load_backbone
 from driftscore.backbones import Backbone, embed_recording
-from driftscore.lab.corpora import Clip
-from driftscore.lab.datasets import shared_events
+from driftscore.lab.corpora.about import Clip
+from driftscore.lab.corpora.datasets import shared_events
+from driftscore.lab.corpora.loading import load
+from driftscore.lab.corpora.noises import recorded
+from driftscore.lab.corpora.noises.protocol import NoiseRecording
 from driftscore.lab.metrics import accuracy_difference, hits
-from driftscore.lab.mixing import draw_additive, mix
-from driftscore.lab.noises import Recording, recorded
+from driftscore.lab.mixing.mixings.additive import draw as draw_additive
+from driftscore.lab.mixing.record import mix
+from driftscore.lab.mixing.sounds import Excerpt, Sound
 from driftscore.lab.seeds import generator
-from driftscore.lab.sounds import Sound, Stretch, load
 from driftscore.progress import progress_bar
 from driftscore.textcache import TextCache
 from driftscore.vectors import Vector
 
 SNRS_DB = (None, 20.0, 10.0, 6.0, 0.0)
-Pair = tuple[Clip, Recording | None]
+Pair = tuple[Clip, NoiseRecording | None]
 
 
-def noises() -> list[Recording]:
+def noises() -> list[NoiseRecording]:
     """Return the recordings of `noise`: those with a clear licence."""
     found = recorded.recordings(recorded.default_home())
     return [recording for recording in found if recording.id.startswith("noise/")]
@@ -45,9 +48,9 @@ def embed(pair: Pair, snr_db: float | None, model: Backbone) -> Vector:
         return embed_recording(event.audio, model)
     under = Sound(noise.file, load(noise.file, model.rate))
     start = int(generator("robustness", clip.id, noise.id).integers(len(under.audio.samples)))
-    stretch = Stretch(under, start, len(event.audio.samples))
-    record = draw_additive(event, stretch, snr_db=snr_db)
-    return embed_recording(mix(record).audio, model)
+    excerpt = Excerpt(under, start, len(event.audio.samples))
+    record = draw_additive(event, excerpt, snr_db=snr_db)
+    return embed_recording(mix(record, load).audio, model)
 
 
 def measure(model: Backbone) -> list[dict[str, Any]]:
@@ -57,7 +60,7 @@ def measure(model: Backbone) -> list[dict[str, Any]]:
     bank = build_bank(labels, model, cache=TextCache())
     heads = {rule: compile_head(bank, rule) for rule in ("cosine", "das")}
     clean: list[Pair] = [(clip, None) for clip in clips]
-    noisy: list[Pair] = [(c, n) for c in clips for n in noises() if not n.holds(c.labels)]
+    noisy: list[Pair] = [(c, n) for c in clips for n in noises() if not n.contains(c.labels)]
     rows = []
     total = len(clean) + len(noisy) * (len(SNRS_DB) - 1)
     with progress_bar(model.name, total) as advance, ThreadPoolExecutor(2) as pool:

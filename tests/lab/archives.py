@@ -1,4 +1,4 @@
-"""Archives for the tests of unpacking and downloading, good, split and evil."""
+"""Archives for the tests of unpacking and downloading, good, split and unsafe."""
 
 import hashlib
 import io

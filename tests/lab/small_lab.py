@@ -1,16 +1,38 @@
-"""A small bench for the lab's tests: a labelled folder, a noise folder, a grid over both."""
+"""A small lab for tests: a labelled folder, a noise folder, a grid over both."""
+
+from collections.abc import Sequence
 
 import numpy as np
 import soundfile
 
-from driftscore.lab import listening
-from driftscore.lab.grid import parse_grid
+from driftscore.lab.mixing.loudness import LoudnessMeter
+from driftscore.lab.mixing.record import MixRecord
+from driftscore.lab.mixing.sounds import Excerpt, Sound
+from driftscore.lab.mixing.soundscape import SoundscapeSettings, TruncatedNormal, draw_soundscape
+from driftscore.lab.runs import embedding
+from driftscore.lab.runs.grid import parse_grid
 
 RATE = 16_000
 RULES = (
     "cosine", "das", "zs_text", "zs_text:matched", "zs_audio", "zs_audio_oracle", "tgap",
     "tgap_audio", "prompt_ensemble", "noisy_ensemble", "debias",
 )  # fmt: skip
+
+
+def draw_scaper(
+    events: Sequence[Sound],
+    background: Excerpt | None,
+    *,
+    placement: Sequence[float] | None = None,
+    reverb: float | None = None,
+    snr_db: float,
+    meter: LoudnessMeter,
+    rng: np.random.Generator,
+) -> MixRecord:
+    """Fix a soundscape whose events begin at given seconds, or at drawn ones."""
+    where = TruncatedNormal() if placement is None else tuple(placement)
+    settings = SoundscapeSettings(where, reverb=reverb)
+    return draw_soundscape(events, background, settings, snr_db=snr_db, meter=meter, rng=rng)
 
 
 def tone(hertz, seconds=0.8, seed=0):
@@ -26,7 +48,7 @@ def write(path, samples):
 
 
 def build(home, *, clips=4, multi=False):
-    """Write three classes of tones with folds and two places of noise; return the homes."""
+    """Write three classes of tones with folds and two noise recordings; return the folder."""
     lines = ["file,labels,fold"]
     for number, label in enumerate(("dog bark", "siren", "rain")):
         for clip in range(clips):
@@ -57,16 +79,15 @@ def small_grid(home, *, rules=RULES, more="", snrs='["clean", 10, 0]', mixings='
 
 
 def quick(monkeypatch):
-    """Take few anchors, a small pool and chunks of a few clips: the same work in little time."""
-    monkeypatch.setattr(listening, "ANCHORS", 4)
-    monkeypatch.setattr(listening, "ANCHOR_S", 1.0)
-    monkeypatch.setattr(listening, "CHUNK", 5)
+    """Use few anchors and chunks of a few clips: the same work in little time."""
+    monkeypatch.setattr(embedding, "ANCHORS", 4)
+    monkeypatch.setattr(embedding, "ANCHOR_S", 1.0)
+    monkeypatch.setattr(embedding, "CHUNK", 5)
 
 
 def content(store):
-    """Return what a store's rows say, without when and how fast."""
+    """Return the content of the rows of a store, without times and versions."""
     return [
-        (r.cell.key, r.metric, r.value, r.n, r.failed, r.difference, r.low, r.high,
-         dict(r.details), None if r.outcomes is None else r.outcomes.tolist(), r.error)
+        (r.cell.key, r.metric, r.value, r.n, r.failed, r.gain, dict(r.details), None if r.outcomes is None else r.outcomes.tolist(), r.error)
         for r in store.rows()
     ]  # fmt: skip

@@ -3,16 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftscore.lab.analysis import (
-    Alignment,
-    Gain,
-    advise,
-    class_gains,
-    common_share,
-    direction_agreement,
-    drift_cosines,
-    summarise,
-)
+from driftscore.lab.report.analysis import Alignment, BetaGain, advise, class_gains, summarise
+from driftscore.lab.runs.drifts import common_share, direction_agreement, drift_cosines
 
 
 def test_the_cosine_of_drifts_is_that_of_the_definition():
@@ -61,16 +53,19 @@ def test_the_summary_leaves_out_what_is_undefined():
 
 
 @pytest.mark.parametrize(
-    ("gains", "said"),
+    ("gains", "expected"),
     [
-        ([Gain(0.25, 3.0, 1.0, 5.0)], "Use DAS for my site: with beta 0.25 it gains +3.0 points"),
-        ([Gain(0.1, 1.0, 0.5, 2), Gain(0.25, 2.0, 1, 3)], "with beta 0.25"),
-        ([Gain(0.25, 0.3, 0.1, 0.5)], "DAS helps my site by little"),
-        ([Gain(0.25, 0.4, -1.0, 2.0)], "there is no clear gain"),
-        ([Gain(0.25, -2.0, -3.0, -1.0)], "Stay with cosine for my site"),
+        (
+            [BetaGain(0.25, 3.0, 1.0, 5.0)],
+            "Use DAS for my site: with beta 0.25 it gains +3.0 points",
+        ),
+        ([BetaGain(0.1, 1.0, 0.5, 2), BetaGain(0.25, 2.0, 1, 3)], "with beta 0.25"),
+        ([BetaGain(0.25, 0.3, 0.1, 0.5)], "DAS helps my site by little"),
+        ([BetaGain(0.25, 0.4, -1.0, 2.0)], "there is no clear gain"),
+        ([BetaGain(0.25, -2.0, -3.0, -1.0)], "Stay with cosine for my site"),
         ([], "no measurement"),
     ],
 )
-def test_advice_says_what_the_interval_says(gains, said):
-    assert said in advise(gains, None, what="my site")
+def test_advice_follows_the_interval(gains, expected):
+    assert expected in advise(gains, None, what="my site")
     assert "75%" in advise(gains, Alignment(0.1, 0.75, 4), what="x") or not gains

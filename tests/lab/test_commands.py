@@ -2,30 +2,21 @@ import csv
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-import typer
-from small_lab import build, quick
+import soundfile
 from typer.testing import CliRunner
 
+from driftscore.cli.app import app
 from driftscore.errors import DriftscoreError, UsageError
-from driftscore.lab import commands, export
-from driftscore.lab.store import Store
+from driftscore.lab.corpora import download
+from driftscore.lab.runs import export
+from driftscore.lab.runs.mixes import build as build_mix
+from driftscore.lab.runs.mixes import read_mixes
+from driftscore.lab.runs.store import Store
 
-PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
-app = typer.Typer(pretty_exceptions_enable=False)
-
-
-@app.command("lab", add_help_option=False, context_settings=PASSED_ON)
-def lab_(context: typer.Context) -> None:
-    """Mount as the main command does it."""
-    commands.call(commands.lab, context.args, "driftscore lab")
-
-
-@app.command("data", add_help_option=False, context_settings=PASSED_ON)
-def data_(context: typer.Context) -> None:
-    commands.call(commands.data, context.args, "driftscore data")
-
+from .small_lab import build, quick
 
 GRID = """
 datasets = ["folder"]
@@ -56,17 +47,17 @@ def grid(tmp_path, monkeypatch):
 def test_a_grid_is_planned_run_and_counted(grid, tmp_path):
     planned = call("lab", "run", grid, "--plan")
     assert planned.exit_code == 0
-    assert "6 cells in 2 conditions, 24 clips" in planned.stderr
+    assert "6 cells in 2 conditions, 24 clips to embed" in planned.stderr
     done = call("lab", "run", grid)
     assert done.exit_code == 0, done.output
-    assert "6 rows computed, 0 were there" in done.stderr
+    assert "6 rows computed, 0 stored before" in done.stderr
     again = call("lab", "run", grid)
-    assert "0 rows computed, 6 were there" in again.stderr
+    assert "0 rows computed, 6 stored before" in again.stderr
     assert " 6 " in call("lab", "status").stdout
     assert "fake" in call("lab", "status", grid).stdout
 
 
-def test_rows_are_exported_whole(grid, tmp_path):
+def test_all_rows_are_exported(grid, tmp_path):
     call("lab", "run", grid)
     for name in ("rows.csv", "rows.jsonl"):
         assert call("lab", "export", tmp_path / name).exit_code == 0
@@ -83,16 +74,16 @@ def test_rows_are_exported_whole(grid, tmp_path):
     assert tuple(table[0]) == export.columns()
 
 
-def test_parquet_needs_pyarrow_and_other_endings_are_refused(grid, tmp_path, monkeypatch):
+def test_parquet_needs_pyarrow_and_other_suffixes_are_refused(grid, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UsageError, match=r"pip install pyarrow, or export rows\.csv"):
         export.export([], tmp_path / "rows.parquet")
-    with pytest.raises(UsageError, match=r"exported as \.csv"):
+    with pytest.raises(UsageError, match=r"Unsupported format '.xls': use .csv, .jsonl, .parquet"):
         export.export([], tmp_path / "rows.xls")
     assert isinstance(call("lab", "export", tmp_path / "rows.xls").exception, DriftscoreError)
 
 
-def test_wrong_usage_is_an_error_in_words(grid):
+def test_wrong_usage_is_an_error_with_a_message(grid):
     said = call("lab", "run", "pannel").exception
     assert isinstance(said, UsageError)
     assert "did you mean 'panel'?" in str(said)
@@ -107,7 +98,7 @@ def test_rows_with_an_error_end_with_status_one(grid):
     assert "1 with an error" in done.stderr
 
 
-def test_another_model_takes_the_place_of_the_grids(grid):
+def test_another_model_replaces_the_grids_own(grid):
     grid.write_text(GRID.replace('"fake"', '"mn04"'))
     done = call("lab", "run", grid, "--backbone", "fake")
     assert done.exit_code == 0, done.output
@@ -141,10 +132,10 @@ def test_corpora_are_listed_and_checked(tmp_path, monkeypatch):
     assert "did you mean 'esc50'" in str(call("data", "check", "esc5").exception)
 
 
-def test_a_corpus_is_fetched_with_its_licence_said_first(tmp_path, monkeypatch):
+def test_a_corpus_is_downloaded_after_its_licence_is_shown(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        commands.download, "get", lambda *given, **options: asked.append((given, options)) or "here"
+        download, "get", lambda *given, **options: asked.append((given, options)) or "here"
     )
     done = call(
         "data", "get", "esc50", "--home", tmp_path, "--mirror", "http://localhost", "--keep"
@@ -155,11 +146,30 @@ def test_a_corpus_is_fetched_with_its_licence_said_first(tmp_path, monkeypatch):
 
 
 def test_help_is_that_of_the_sub_command():
-    assert "Fill every cell" in call("lab", "run", "--help").stdout
+    assert "Compute every cell" in call("lab", "run", "--help").stdout
     assert "report" in call("lab", "--help").stdout
 
 
-def test_the_main_command_does_not_open_the_lab():
-    code = "import driftscore.cli, sys; print([m for m in sys.modules if '.lab' in m])"
+def test_the_main_command_does_not_import_the_lab():
+    code = "import driftscore.cli.app, sys; print([m for m in sys.modules if '.lab' in m])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_mixes_are_saved_and_rebuilt_to_the_same_samples(grid, tmp_path):
+    grid.write_text(GRID.replace('snrs = ["clean", 0]', "snrs = [0]"))
+    (tmp_path / "clips" / "rain-3.wav").write_bytes(b"not audio")
+    saved = tmp_path / "mixes.jsonl"
+    assert call("lab", "mixes", grid, "--out", saved).exit_code == 0
+    found = list(read_mixes(saved))
+    assert [mix.clip for mix in found if mix.record is None] == ["rain-3.wav"]
+    assert len(found) == 12
+    done = call("lab", "rebuild", saved, "--out", tmp_path / "wavs")
+    assert done.exit_code == 1  # one clip has no mix
+    paths = [Path(line) for line in done.stdout.splitlines()]
+    made = [mix.record for mix in found if mix.record is not None]
+    assert len(paths) == len(set(paths)) == len(made) == 11
+    for path, record in zip(paths, made, strict=True):
+        samples, rate = soundfile.read(path, dtype="float32")
+        assert rate == record.rate
+        assert samples.tobytes() == build_mix(record).audio.samples.tobytes()

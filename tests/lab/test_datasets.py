@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from driftscore.errors import FormatError, UsageError
-from driftscore.lab import datasets, download
-from driftscore.lab.corpora import Clip
+from driftscore.lab.corpora import datasets, download
+from driftscore.lab.corpora.about import Clip
 
 
 def table(path, *lines):
@@ -164,10 +164,10 @@ def test_every_dataset_is_in_the_contract():
 @every_dataset
 def test_clips_and_labels_are_those_of_the_official_files(name, tmp_path, wav):
     expected, labels = BUILDERS[name](tmp_path / "home", wav)
-    module = datasets.find_dataset(name)
-    assert module.clips(tmp_path / "home") == expected
-    assert module.clips(str(tmp_path / "home")) == expected
-    assert module.labels(tmp_path / "home") == labels
+    dataset = datasets.find_dataset(name)
+    assert dataset.clips(tmp_path / "home") == expected
+    assert dataset.clips(str(tmp_path / "home")) == expected
+    assert dataset.labels(tmp_path / "home") == labels
     assert download.check(name, tmp_path / "home") == []
     assert all(clip.path.is_file() for clip in expected)
     assert len({clip.id for clip in expected}) == len(expected)
@@ -176,7 +176,7 @@ def test_clips_and_labels_are_those_of_the_official_files(name, tmp_path, wav):
 
 @every_dataset
 def test_licence_citation_and_sums_are_stated(name):
-    about = datasets.find_dataset(name).ABOUT
+    about = datasets.find_dataset(name).about
     assert about.title
     assert about.licence
     assert about.citation
@@ -185,9 +185,9 @@ def test_licence_citation_and_sums_are_stated(name):
         assert len(remote.md5) == 32 or "zenodo.org" in remote.url
 
 
-# Sub-folders promise no file: `folder` can lack one only by its csv, which has its own test.
+# Without a csv no file of `folder` can be missing; the csv has a test of its own.
 @pytest.mark.parametrize("name", sorted(set(BUILDERS) - {"folder"}))
-def test_all_that_is_missing_is_listed_at_once(name, tmp_path, wav):
+def test_everything_that_is_missing_is_listed_at_once(name, tmp_path, wav):
     home = tmp_path / "home"
     expected, _ = BUILDERS[name](home, wav)
     gone = [clip.path for clip in expected[1:]]
@@ -202,13 +202,13 @@ def test_all_that_is_missing_is_listed_at_once(name, tmp_path, wav):
 
 
 @every_dataset
-def test_an_empty_or_absent_folder_says_what_belongs_there(name, tmp_path):
-    module = datasets.find_dataset(name)
+def test_what_an_empty_or_absent_folder_lacks_is_listed(name, tmp_path):
+    dataset = datasets.find_dataset(name)
     (tmp_path / "empty").mkdir()
     for home in (tmp_path / "empty", tmp_path / "nowhere"):
-        assert module.missing(home)
+        assert dataset.missing(home)
         with pytest.raises(UsageError, match="incomplete; missing:"):
-            module.clips(home)
+            dataset.clips(home)
 
 
 def test_a_long_list_of_missing_files_is_cut_in_the_message_but_not_in_the_check(tmp_path, wav):
@@ -233,7 +233,7 @@ def test_a_table_without_its_columns_is_refused_by_name(tmp_path, wav):
         datasets.find_dataset("esc50").clips(tmp_path)
 
 
-def test_the_official_folder_may_lie_in_the_home_itself(tmp_path, wav):
+def test_the_official_folder_may_be_the_home_itself(tmp_path, wav):
     build_esc50(tmp_path / "a", wav)
     shutil.move(tmp_path / "a" / "ESC-50-33c8ce9", tmp_path / "flat")
     assert [clip.id for clip in datasets.find_dataset("esc50").clips(tmp_path / "flat")] == [
@@ -245,7 +245,7 @@ def test_the_official_folder_may_lie_in_the_home_itself(tmp_path, wav):
 def test_a_label_outside_fsd50ks_vocabulary_is_refused(tmp_path, wav):
     build_fsd50k(tmp_path, wav)
     table(tmp_path / "FSD50K.ground_truth" / "vocabulary.csv", "0,Animal,/m/0jbk")
-    with pytest.raises(FormatError, match="labels that the vocabulary lacks"):
+    with pytest.raises(FormatError, match="labels that are not in the vocabulary"):
         datasets.find_dataset("fsd50k").clips(tmp_path)
 
 
@@ -275,7 +275,7 @@ def test_a_folder_with_a_csv_takes_files_labels_and_folds_from_it(tmp_path, wav)
 def test_the_shared_events_are_fifty_classes_of_eight(shared, monkeypatch):
     monkeypatch.setenv("DRIFTSCORE_SHARED", str(shared))
     events = datasets.find_dataset("shared_events")
-    home = datasets.home_of(events)
+    home = events.home()
     found = events.clips(home)
     assert len(found) == 400
     assert len(events.labels(home)) == 50
@@ -286,19 +286,31 @@ def test_the_shared_events_are_fifty_classes_of_eight(shared, monkeypatch):
     assert {clip.fold for clip in found} == set("1234")
 
 
-def test_without_the_shared_recordings_their_place_is_asked_for(tmp_path, monkeypatch):
+def test_without_the_shared_recordings_the_message_names_the_variable(tmp_path, monkeypatch):
     monkeypatch.setenv("DRIFTSCORE_SHARED", str(tmp_path))
     with pytest.raises(UsageError, match="set DRIFTSCORE_SHARED"):
-        datasets.home_of(datasets.find_dataset("shared_events"))
+        datasets.find_dataset("shared_events").home()
 
 
-def test_corpora_lie_in_the_data_home(tmp_path, monkeypatch):
+def test_corpora_are_stored_in_the_data_home(tmp_path, monkeypatch):
     esc50 = datasets.find_dataset("esc50")
-    assert datasets.home_of(esc50) == tmp_path / "cache" / "data" / "esc50"
+    assert esc50.home() == tmp_path / "cache" / "data" / "esc50"
     monkeypatch.setenv("DRIFTSCORE_DATA", str(tmp_path / "elsewhere"))
-    assert datasets.home_of(esc50) == tmp_path / "elsewhere" / "esc50"
+    assert esc50.home() == tmp_path / "elsewhere" / "esc50"
 
 
-def test_an_unknown_dataset_is_answered_with_the_nearest():
+def test_an_unknown_dataset_is_an_error_with_the_nearest_name():
     with pytest.raises(UsageError, match="No dataset called 'ecs50'; did you mean 'esc50'"):
         datasets.find_dataset("ecs50")
+
+
+def test_a_dataset_from_outside_is_found_and_checked(tmp_path, monkeypatch, wav):
+    (tmp_path / "outside_data.py").write_text(
+        "from driftscore.lab.corpora.datasets import folder as mine\nclass half: clips = None\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    wav(tmp_path / "home" / "dog" / "a.wav")
+    found = datasets.find_dataset("outside_data:mine")
+    assert [clip.labels for clip in found.clips(tmp_path / "home")] == [("dog",)]
+    with pytest.raises(UsageError, match=r"must define ABOUT, clips\(home\)"):
+        datasets.find_dataset("outside_data:half")

@@ -8,12 +8,13 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from archives import FSD50K, md5, split, tarred, tree, zipped
 
-from driftscore.errors import DriftscoreError, FormatError, UsageError
-from driftscore.lab import download
-from driftscore.lab.corpora import About, Remote, zenodo
-from driftscore.lab.datasets import esc50, fsd50k, sonyc_ust, urbansound8k
+from driftscore.errors import DownloadError, UsageError, WriteError
+from driftscore.lab.corpora import download
+from driftscore.lab.corpora.about import About, Remote, zenodo
+from driftscore.lab.corpora.datasets import esc50, fsd50k, sonyc_ust, urbansound8k
+
+from .archives import FSD50K, md5, split, tarred, tree, zipped
 
 
 class Server:
@@ -89,7 +90,7 @@ def small_esc50(server, monkeypatch):
     return content
 
 
-def test_a_corpus_is_fetched_verified_and_unpacked(server, small_esc50, tmp_path):
+def test_a_corpus_is_downloaded_verified_and_unpacked(server, small_esc50, tmp_path):
     home = download.get("esc50", tmp_path / "esc50", mirror=server.url)
     assert tree(home) == sorted([*ESC50, "downloads.json"])
     assert (home / "ESC-50-x/audio/1-1-A-0.wav").read_bytes() == ESC50["ESC-50-x/audio/1-1-A-0.wav"]
@@ -99,7 +100,7 @@ def test_a_corpus_is_fetched_verified_and_unpacked(server, small_esc50, tmp_path
     assert kept["stated_by"] == "driftscore"
 
 
-def test_what_is_done_is_not_fetched_again(server, small_esc50, tmp_path):
+def test_complete_files_are_not_downloaded_again(server, small_esc50, tmp_path):
     download.get("esc50", tmp_path, mirror=server.url)
     download.get("esc50", tmp_path, mirror=server.url)
     assert len(server.seen) == 1
@@ -110,7 +111,7 @@ def test_archives_are_kept_on_request(server, small_esc50, tmp_path):
     assert (tmp_path / ".downloads" / "ESC-50.zip").read_bytes() == small_esc50
 
 
-def test_a_broken_connection_is_continued_where_it_broke(server, small_esc50, tmp_path):
+def test_a_broken_connection_is_resumed(server, small_esc50, tmp_path):
     server.breaks[ESC50_PATH] = [100_000, 70_000]
     download.get("esc50", tmp_path, mirror=server.url)
     starts = [wanted for _, wanted in server.seen]
@@ -123,9 +124,9 @@ def test_a_broken_connection_is_continued_where_it_broke(server, small_esc50, tm
     assert esc50.missing(tmp_path) == []
 
 
-def test_a_download_is_continued_by_the_next_run(server, small_esc50, tmp_path):
+def test_a_download_is_resumed_by_the_next_run(server, small_esc50, tmp_path):
     server.breaks[ESC50_PATH] = [60_000] + [1000] * 4
-    with pytest.raises(DriftscoreError, match=r"5 times in a row.*run it again"):
+    with pytest.raises(DownloadError, match=r"5 attempts failed.*again to resume"):
         download.get("esc50", tmp_path, mirror=server.url)
     part = tmp_path / ".downloads" / "ESC-50.zip.part"
     have = part.stat().st_size
@@ -144,14 +145,14 @@ def test_a_server_without_ranges_sends_all_of_it_again(server, small_esc50, tmp_
     assert esc50.missing(tmp_path) == []
 
 
-def test_a_part_that_is_already_whole_is_only_verified(server, small_esc50, tmp_path):
+def test_a_part_that_is_already_complete_is_only_verified(server, small_esc50, tmp_path):
     (tmp_path / ".downloads").mkdir()
     (tmp_path / ".downloads" / "ESC-50.zip.part").write_bytes(small_esc50)
     download.get("esc50", tmp_path, mirror=server.url)
     assert esc50.missing(tmp_path) == []
 
 
-def test_a_part_of_another_edition_is_thrown_away_and_fetched_anew(server, small_esc50, tmp_path):
+def test_a_part_of_another_edition_is_deleted_and_downloaded_again(server, small_esc50, tmp_path):
     (tmp_path / ".downloads").mkdir()
     (tmp_path / ".downloads" / "ESC-50.zip.part").write_bytes(b"old" * 1000)
     download.get("esc50", tmp_path, mirror=server.url)
@@ -161,7 +162,7 @@ def test_a_part_of_another_edition_is_thrown_away_and_fetched_anew(server, small
 
 def test_a_wrong_checksum_is_refused_and_leaves_nothing(server, small_esc50, tmp_path):
     server.files[ESC50_PATH] = small_esc50[:-1] + b"!"
-    with pytest.raises(FormatError, match=f"driftscore states {md5(small_esc50)}.*deleted"):
+    with pytest.raises(DownloadError, match=f"driftscore states {md5(small_esc50)}.*deleted"):
         download.get("esc50", tmp_path, mirror=server.url)
     assert tree(tmp_path) == []
 
@@ -171,12 +172,12 @@ def test_an_answer_that_is_an_error_is_said_and_only_a_busy_server_asked_again(
     server, small_esc50, tmp_path, code, tries
 ):
     server.files[ESC50_PATH] = code
-    with pytest.raises(DriftscoreError, match=f"Cannot download {server.url}.*{code}"):
+    with pytest.raises(DownloadError, match=f"Cannot download {server.url}.*{code}"):
         download.get("esc50", tmp_path, mirror=server.url)
     assert len(server.seen) == tries
 
 
-def test_an_archive_that_lacks_files_is_reported_whole(server, tmp_path, monkeypatch):
+def test_everything_that_an_archive_lacks_is_reported(server, tmp_path, monkeypatch):
     content = zipped({"ESC-50-x/meta/esc50.csv": ESC50["ESC-50-x/meta/esc50.csv"]})
     server.files[ESC50_PATH] = content
     remote = Remote("ESC-50.zip", esc50.ABOUT.files[0].url, md5(content))
@@ -206,7 +207,7 @@ def test_sums_that_were_not_published_come_from_the_record_and_are_kept(server, 
     assert kept["audio-1.tar.gz"]["stated_by"] == "record 3966543"
 
 
-def test_a_record_that_states_another_sum_is_believed(server, tmp_path):
+def test_the_checksum_of_the_record_is_used(server, tmp_path):
     listing = [
         {"key": "annotations.csv", "checksum": "md5:" + "0" * 32},
         {"key": "dcase-ust-taxonomy.yaml", "checksum": "md5:" + "0" * 32},
@@ -214,14 +215,14 @@ def test_a_record_that_states_another_sum_is_believed(server, tmp_path):
     ]
     server.files["/api/records/3966543"] = json.dumps({"files": listing}).encode()
     server.files["/records/3966543/files/annotations.csv"] = b"x"
-    with pytest.raises(FormatError, match="record 3966543 states 0000"):
+    with pytest.raises(DownloadError, match="record 3966543 states 0000"):
         download.get("sonyc_ust", tmp_path, mirror=server.url)
 
 
 @pytest.mark.parametrize("body", [b"no json", b"{}", b'{"files": [1]}', b'{"files": []}'])
-def test_a_record_in_another_shape_is_said_to_be_so(server, tmp_path, body):
+def test_a_record_of_another_form_is_reported(server, tmp_path, body):
     server.files["/api/records/3966543"] = body
-    with pytest.raises(FormatError, match=r"as expected|has no file"):
+    with pytest.raises(DownloadError, match=r"as expected|has no file"):
         download.get("sonyc_ust", tmp_path, mirror=server.url)
 
 
@@ -262,12 +263,12 @@ def test_tar_corpora_unpack_to_their_layout(server, tmp_path, monkeypatch):
     assert [clip.fold for clip in urbansound8k.clips(home)] == ["5"]
 
 
-def test_a_full_disk_ends_the_download_with_a_sentence(server, small_esc50, tmp_path, monkeypatch):
+def test_a_full_disk_ends_the_download_with_a_message(server, small_esc50, tmp_path, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(download, "open", full, raising=False)
-    with pytest.raises(UsageError, match=r"Cannot write .*\.part: No space left on device"):
+    with pytest.raises(WriteError, match=r"Cannot write .*\.part: No space left on device"):
         download.get("esc50", tmp_path, mirror=server.url)
     assert len(server.seen) == 1
 
@@ -305,5 +306,5 @@ def test_only_https_is_trusted_without_a_mirror(monkeypatch, tmp_path):
     monkeypatch.setattr(esc50, "ABOUT", About("ESC-50", "", "x", "x", (remote,)))
     with pytest.raises(UsageError, match="not an https address"):
         download.get("esc50", tmp_path)
-    with pytest.raises(UsageError, match="A mirror is an http or https address"):
+    with pytest.raises(UsageError, match="A mirror must be an http or https address"):
         download.get("esc50", tmp_path, mirror="file:///etc")

@@ -9,7 +9,7 @@ from driftscore.lab.seeds import generator
 LAB = Path(__file__).parents[2] / "src" / "driftscore" / "lab"
 
 
-def test_the_using_room_does_not_open_the_lab():
+def test_importing_driftscore_does_not_import_the_lab():
     code = (
         "import driftscore, sys; print([m for m in sys.modules if m.startswith('driftscore.lab')])"
     )
@@ -17,25 +17,27 @@ def test_the_using_room_does_not_open_the_lab():
     assert done.stdout.strip() == "[]"
 
 
-def test_the_lab_opens_without_its_heavy_libraries():
+def test_the_lab_is_imported_without_its_heavy_libraries():
     heavy = ("scipy", "pyloudnorm", "sklearn", "pyroomacoustics", "matplotlib")
     code = (
         "import sys\n"
         f"for name in {heavy}: sys.modules[name] = None\n"
-        "from driftscore.lab import datasets, download, metrics, mixing, noises\n"
-        "from driftscore.lab import commands, findings, report, runner, tables\n"
-        "datasets.dataset_names(), noises.noise_names()\n"
+        "from driftscore.cli import data, lab\n"
+        "from driftscore.lab.corpora import datasets, noises\n"
+        "from driftscore.lab.mixing import mixings\n"
+        "from driftscore.lab.report import report\n"
+        "datasets.dataset_names(), noises.noise_names(), mixings.mixing_names()\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_files_stay_readable_in_one_sitting():
+def test_no_file_is_longer_than_400_lines():
     for path in LAB.rglob("*.py"):
         assert len(path.read_text(encoding="utf-8").splitlines()) <= 400, path
 
 
-def test_a_key_names_its_generator_everywhere():
-    # Fixed values: a change here would change every mix that was ever drawn.
+def test_a_key_gives_the_same_generator_everywhere():
+    # Fixed values: another generator would change every mix that was ever drawn.
     assert generator("esc50", "1-1-A-0", 0).integers(1000, size=4).tolist() == FIRST
     assert generator("esc50", "1-1-A-0", 1).integers(1000, size=4).tolist() != FIRST
     assert generator("a", "bc").random() != generator("ab", "c").random()

@@ -1,18 +1,22 @@
 import math
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from small_lab import build, quick, small_grid
 
 from driftscore.errors import UsageError
-from driftscore.lab import findings, metrics, tables
-from driftscore.lab.grid import Cell, Condition, Scoring
-from driftscore.lab.results import Results
-from driftscore.lab.runner import run
-from driftscore.lab.scoring import COSINE
-from driftscore.lab.store import Row, Store, set_name
+from driftscore.lab import metrics
+from driftscore.lab.conditions import COSINE, Cell, Condition, PooledCondition, Row, Scoring, Stamp
+from driftscore.lab.metrics import Interval
+from driftscore.lab.report import findings, numbers, paper, tables
+from driftscore.lab.report.headings import das_of, heading, needs_in_words
+from driftscore.lab.report.results import Results
+from driftscore.lab.runs.runner import run
+from driftscore.lab.runs.store import Store
+
+from .small_lab import build, quick, small_grid
 
 GRID = {
     "more": "betas = [0.1, 0.25]\ndirections = ['mean', 'svd']",
@@ -27,7 +31,7 @@ def store(tmp_path_factory):
         quick(patch)
         patch.setenv("DRIFTSCORE_CACHE", str(home / "cache"))
         build(home / "one")
-        (home / "one" / "clips" / "rain-3.wav").write_bytes(b"no sound")
+        (home / "one" / "clips" / "rain-3.wav").write_bytes(b"not audio")
         kept = Store(home / "store")
         run(small_grid(home / "one", **GRID), kept)
     kept.put_json("grids", ("small", "driftscore lab run small.toml"), {"title": "Small"})
@@ -52,7 +56,7 @@ def multi(tmp_path_factory):
 
 
 def test_pooled_accuracy_is_the_mean_over_seeds_and_its_interval_is_paired(results):
-    das = tables.das_of(results)
+    das = das_of(results)
     for result in results.where(lambda r: r.scoring == das and r.snr_db is not None):
         rows = [
             r for r in results.rows
@@ -61,7 +65,7 @@ def test_pooled_accuracy_is_the_mean_over_seeds_and_its_interval_is_paired(resul
         ]  # fmt: skip
         assert len(rows) == 2
         assert result.value == pytest.approx(100 * np.mean([r.value for r in rows]))
-        assert result.gain == pytest.approx(100 * np.mean([r.difference for r in rows]))
+        assert result.gain == pytest.approx(100 * np.mean([r.gain.difference for r in rows]))
         assert result.low <= result.gain <= result.high
         assert (result.mixes, result.clips, result.failed) == (22, 11, 2)
 
@@ -86,9 +90,10 @@ def test_only_the_newest_model_of_a_name_is_reported(store, results, tmp_path):
         row = results.rows[0]
         c = row.cell.condition
         old = Condition(*(getattr(c, n) for n in c.__slots__[:-1]), "an older model")
-        old_cell = type(row.cell)(old, row.cell.scoring)
+        old_cell = Cell(old, row.cell.scoring)
         fields = {n: getattr(row, n) for n in ("metric", "value", "n", "outcomes", "details")}
-        other.put_rows([row, type(row)(old_cell, **fields, made_at="2000-01-01T00:00:00+00:00")])
+        made = Stamp(made_at="2000-01-01T00:00:00+00:00")
+        other.put_rows([row, Row(old_cell, **fields, stamp=made)])
         assert [r.cell for r in Results(other).rows] == [row.cell]
 
 
@@ -120,7 +125,7 @@ def test_the_papers_figures_are_those_of_its_source(shared):
             yield [v for v in value if isinstance(v, (int, float)) or re.fullmatch(r"\d+/\d+", v)]
 
     checked = 0
-    for name, table in tables.paper().items():
+    for name, table in paper.paper_content().items():
         for row in rows(table) if name != "ablations" else ():
             if row:
                 assert any(in_order(row, line) for line in source), (name, row)
@@ -142,26 +147,28 @@ def same(figure, printed):
     return float(printed) == figure
 
 
-def test_the_papers_figure_stands_beside_ours_in_the_same_cell():
-    figures = tables.paper()["panel"]
-    place = ("fsd50k", 0, figures["noise"], figures["mixing"], 0.0, figures["backbone"])
-    assert tables._with_paper(place, "das", 34.5) == "34.50 (paper 35.03)"
-    assert tables._with_paper((*place[:5], "mini"), "das", 34.5) == "34.50"
+def test_the_papers_figure_is_shown_with_ours_in_the_same_cell():
+    figures = paper.paper_content()["panel"]
+    place = PooledCondition(
+        "fsd50k", 0, figures["noise"], figures["mixing"], 0.0, figures["backbone"]
+    )
+    assert tables.with_paper(place, "das", 34.5) == "34.50 (paper 35.03)"
+    assert tables.with_paper(place._replace(backbone="mini"), "das", 34.5) == "34.50"
 
 
-def test_what_beats_das_is_found_with_its_needs(results):
-    das = tables.das_of(results)
+def test_rules_above_das_are_listed_with_their_needs(results):
+    das = das_of(results)
     for rival in findings.rivals(results):
         assert rival.difference > 0
-        name = "plain cosine" if rival.name == "cosine" else tables.SHORT[rival.name]
+        name = "plain cosine" if rival.name == "cosine" else heading(rival.name)
         assert name in rival.sentence
-    assert findings.needs_in_words("zs_audio_oracle").startswith("an oracle")
-    assert "pool" in findings.needs_in_words("tgap")
-    assert findings.needs_in_words("das") == ""
+    assert needs_in_words("zs_audio_oracle").startswith("an oracle")
+    assert "pool" in needs_in_words("tgap")
+    assert needs_in_words("das") == ""
     assert das == Scoring("das", "", 0.25, "generic5", das.pack_data, "mean", "prompt")
 
 
-def test_bands_hold_the_value(results):
+def test_bands_contain_the_value(results):
     for result in results.where(lambda r: r.scoring == COSINE):
         low, high = results.band(result.place, COSINE)
         assert low <= result.value <= high
@@ -188,9 +195,9 @@ class Balanced(HTMLParser):
             assert self.open.pop() == tag
 
 
-def test_the_page_is_whole_and_needs_nothing_else(store, tmp_path):
+def test_the_page_is_complete_and_self_contained(store, tmp_path):
     pytest.importorskip("matplotlib", reason="NOT RUN: figures need matplotlib (driftscore[lab])")
-    from driftscore.lab.report import write_report
+    from driftscore.lab.report.report import write_report
 
     write_report(store, tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
@@ -212,20 +219,20 @@ def test_the_page_is_whole_and_needs_nothing_else(store, tmp_path):
         assert (tmp_path / figure).is_file()
 
 
-def test_a_report_of_nothing_says_so(tmp_path):
-    from driftscore.lab.report import write_report
+def test_a_report_without_rows_is_an_error(tmp_path):
+    from driftscore.lab.report.report import write_report
 
     with Store(tmp_path / "empty") as empty:
         with pytest.raises(UsageError, match="no rows to report"):
             write_report(empty, tmp_path / "report.html")
-        with pytest.raises(UsageError, match=r"\.html or \.md"):
+        with pytest.raises(UsageError, match=r"Unsupported format '.pdf': use .html or .md"):
             write_report(empty, tmp_path / "report.pdf")
 
 
-def test_numbers_are_written_with_their_sign_and_nothing_for_none():
-    assert tables.signed(-0.0) == tables.signed(-0.004) == "+0.00"
-    assert tables.signed(math.nan) == tables.plain(math.nan) == ""
-    assert tables.interval(1.0, -0.5, 2.25) == "+1.00 [-0.50, +2.25]"
+def test_numbers_have_their_sign_and_nan_is_empty():
+    assert numbers.signed(-0.0) == numbers.signed(-0.004) == "+0.00"
+    assert numbers.signed(math.nan) == numbers.plain(math.nan) == ""
+    assert numbers.interval(1.0, -0.5, 2.25) == "+1.00 [-0.50, +2.25]"
 
 
 def test_mixes_of_one_clip_count_as_one_clip_in_an_interval(tmp_path):
@@ -240,11 +247,11 @@ def test_mixes_of_one_clip_count_as_one_clip_in_an_interval(tmp_path):
     das = Scoring("das", "", 0.25, "das52", "", "mean", "prompt")
     answers = {scoring: rng.integers(0, 2, 200).astype(np.int16) for scoring in (das, COSINE)}
     widths = []
-    for seeds in (1, 4):  # the same answers four times over: no new knowledge
+    for seeds in (1, 4):  # the same answers four times: no new information
         with Store(tmp_path / str(seeds)) as store:
             for seed in range(seeds):
                 condition = Condition("x", "", 0, "n", "", "additive", 0.0, seed, "fake", "m")
-                store.put_json("sets", (set_name(condition),), truth)
+                store.put_json("sets", (condition.set_name,), truth)
                 store.put_rows(
                     Row(Cell(condition, s), "accuracy", float((a == 0).mean()), 200, outcomes=a)
                     for s, a in answers.items()
@@ -256,9 +263,9 @@ def test_mixes_of_one_clip_count_as_one_clip_in_an_interval(tmp_path):
     assert widths[1] == pytest.approx(widths[0], rel=0.15)
 
 
-def test_drift_alignment_is_that_of_the_bank_asked_for(results):
-    das = tables.das_of(results)
-    svd = tables.das_of(results, direction="svd")
+def test_drift_alignment_is_that_of_the_requested_bank(results):
+    das = das_of(results)
+    svd = das_of(results, direction="svd")
     found = {s: results.alignment(s, lambda c: not c.clean) for s in (das, svd)}
     assert (
         found[das].classes == found[svd].classes == 3 * 2 * 2 * 2
@@ -280,3 +287,91 @@ def test_the_mean_difference_of_map_is_that_of_the_conditions(multi):
         assert interval.low <= interval.difference <= interval.high
     assert found.compare(pairs) is None
     assert found.compare_precision([]) is None
+
+
+def outcomes_of(right, count=200):
+    """Return the answers of a rule that is right for the first `right` clips."""
+    return np.where(np.arange(count) < right, 0, 1).astype(np.int16)
+
+
+def stored(store, answers, *, seeds=1, snr_db=0.0):
+    """Store one single-label condition in which each scoring gave these answers."""
+    truth = {
+        "labels": ["a", "b"],
+        "ids": [f"clip {n}" for n in range(200)],
+        "folds": [None] * 200,
+        "classes": [[0]] * 200,
+        "multi_label": False,
+    }
+    for seed in range(seeds):
+        condition = Condition("x", "", 0, "n", "", "additive", snr_db, seed, "fake", "m")
+        store.put_json("sets", (condition.set_name,), truth)
+        base = answers[COSINE]
+        for scoring, found in answers.items():
+            gain = metrics.accuracy_difference(
+                np.zeros(200, int),
+                np.stack([found == 0, found == 1], axis=1).astype(float),
+                np.stack([base == 0, base == 1], axis=1).astype(float),
+                rng=np.random.default_rng(0),
+            )
+            value = float((found == 0).mean())
+            row = Row(Cell(condition, scoring), "accuracy", value, 200, gain=gain, outcomes=found)
+            store.put_rows([row])
+
+
+DAS = Scoring("das", "", 0.25, "das52", "", "mean", "prompt")
+
+
+def test_a_rule_from_outside_appears_in_every_table_and_figure(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib", reason="NOT RUN: figures need matplotlib (driftscore[lab])")
+    from driftscore.lab.report.figures import snr_figure
+
+    (tmp_path / "outside_rules.py").write_text(
+        "from driftscore.head import Head\n"
+        "class Sharp:\n"
+        '    """Sharpen."""\n'
+        '    SHORT = "Sharp!"\n'
+        "    @staticmethod\n"
+        "    def compile(bank, *, beta: float = 0.5) -> Head: ...\n"
+        "sharp = Sharp()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    outside = {
+        b: Scoring("outside_rules:sharp", "", b, "das52", "", "mean", "prompt") for b in (0.1, 0.5)
+    }
+    gone = Scoring("a_rule_that_is_not_installed")
+    answers = {
+        COSINE: outcomes_of(100), DAS: outcomes_of(110), outside[0.1]: outcomes_of(90),
+        outside[0.5]: outcomes_of(130), gone: outcomes_of(120),
+    }  # fmt: skip
+    with Store(tmp_path / "store") as store:
+        stored(store, answers)
+        results = Results(store)
+        found = {table.name: table for table in tables.all_tables(results)}
+        panel = found["panel"]
+        assert panel.columns[-2:] == ("a_rule_that_is_not_installed", "Sharp!")
+        line = next(x for x in panel.lines if x.kind == "ours")
+        assert line.cells[-2:] == ("60.00", "65.00")  # at its default beta, 0.5
+        assert line.bold == (len(panel.columns) - 1,)
+        names = [x.cells[0] for x in found["methods"].lines]
+        assert names == ["DAS", "a_rule_that_is_not_installed", "Sharp!"]
+        listed = [x.cells[0] for x in findings.rival_table(findings.rivals(results)).lines]
+        assert listed == ["Sharp!", "a_rule_that_is_not_installed"]
+        figure = snr_figure(results)
+        assert figure is not None
+        assert "Sharp!" in figure.svg
+
+
+def test_bold_gains_are_those_whose_interval_excludes_zero_not_those_that_look_alike(tmp_path):
+    clear, unclear = Interval(0.04, 0.0001, 0.08), Interval(0.04, -0.0001, 0.08)
+    with Store(tmp_path) as store:
+        for snr_db, gain in ((0.0, clear), (10.0, unclear)):
+            stored(store, {COSINE: outcomes_of(100), DAS: outcomes_of(108)}, snr_db=snr_db)
+            condition = Condition("x", "", 0, "n", "", "additive", snr_db, 0, "fake", "m")
+            row = Row(Cell(condition, DAS), "accuracy", 0.54, 200, gain=gain)
+            store.put_rows([replace(row, outcomes=outcomes_of(108))])
+        table = findings.gain_table(Results(store))
+    line = next(x for x in table.lines if x.kind == "ours")
+    assert table.columns == ("", "clean", "10 dB", "0 dB")
+    assert line.cells[2].replace("+0.0", "-0.0") == line.cells[3].replace("+0.0", "-0.0")
+    assert line.bold == (3,)

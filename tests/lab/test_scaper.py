@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 import soundfile
 
-from driftscore.lab import mixing, sounds
-from driftscore.lab.loudness import LoudnessMeter
-from driftscore.lab.mixing import draw_scaper, mix
-from driftscore.lab.sounds import Sound, Stretch
+from driftscore.lab.corpora.loading import load
+from driftscore.lab.mixing.loudness import LoudnessMeter
+from driftscore.lab.mixing.record import mix
+from driftscore.lab.mixing.sounds import Excerpt, Sound
+from driftscore.lab.mixing.soundscape import REF_DB
+
+from .small_lab import draw_scaper
 
 
 def scaper_cases(home, write_wav):
@@ -33,7 +36,7 @@ def scaper_cases(home, write_wav):
     }
     plans = [
         (["five"], [3.21987], "minute", 7.5, 0, None),
-        (["five"], [3.21987], "minute", 7.5, 0, 0),  # some reverb all the same
+        (["five"], [3.21987], "minute", 7.5, 0, 0),  # zero is some reverb
         (["five"], [5.9], "minute", 0, 20, None),  # must be moved forward to fit
         (["short"], [0], "loop", 0, 6, None),  # both are repeated, for different reasons
         (["long"], [4], "ten", 0, 8, None),  # cut to the soundscape
@@ -52,7 +55,7 @@ def scaper_case(rate, files, times, place, time, snr_db, reverb):
         "foreground": str(Path(files[0]).parents[1]),
         "backgrounds": str(Path(place).parents[1]),
         "rate": rate,
-        "ref_db": mixing.REF_DB,
+        "ref_db": REF_DB,
         "background": str(place),
         "background_time": time,
         "events": files,
@@ -82,17 +85,17 @@ def worst_difference(cases, folder):
     worst = 0.0
     for case in cases:
         rate = case["rate"]
-        place = Sound(case["background"], sounds.load(case["background"], rate))
+        place = Sound(case["background"], load(case["background"], rate))
         record = draw_scaper(
-            [Sound(file, sounds.load(file, rate)) for file in case["events"]],
-            Stretch(place, int(case["background_time"] * rate), 10 * rate),
+            [Sound(file, load(file, rate)) for file in case["events"]],
+            Excerpt(place, int(case["background_time"] * rate), 10 * rate),
             snr_db=case["snr_db"],
             placement=case["times"],
             reverb=case["reverb"],
             meter=LoudnessMeter(),
             rng=np.random.default_rng(0),
         )
-        ours, theirs = mix(record).audio.samples, np.load(case["out"])
+        ours, theirs = mix(record, load).audio.samples, np.load(case["out"])
         assert ours.shape == theirs.shape
         worst = max(worst, float(np.abs(ours - theirs).max()))
     print(f"worst difference to scaper in {len(cases)} soundscapes: {worst:.2e}")
@@ -115,12 +118,12 @@ def test_soundscapes_of_real_recordings_are_scapers_to_a_millionth(tmp_path, sha
             places.append(link)
     files = [str(shared / "audio" / row["file"]) for row in rows if row["split"] == "events"]
     # Scaper's binding to SoX wraps samples beyond full scale round, so such clips are left out.
-    heard = [file for file in files[::17] if np.abs(sounds.load(file, 44_100).samples).max() <= 1]
-    assert len(heard) > 10
+    usable = [file for file in files[::17] if np.abs(load(file, 44_100).samples).max() <= 1]
+    assert len(usable) > 10
     cases = [
         scaper_case(
             44_100, [file], [n % 5 + 0.377], places[n % len(places)], 0, (0, 6, 20)[n % 3], None
         )
-        for n, file in enumerate(heard)
+        for n, file in enumerate(usable)
     ]
     assert worst_difference(cases, tmp_path) < 1e-6

@@ -3,12 +3,13 @@ import shutil
 import numpy as np
 import pytest
 import soundfile
-from small_lab import tone, write
 
 from driftscore.audio import read
 from driftscore.errors import UsageError
-from driftscore.lab.datasets import find_dataset, shared_events, shared_scenes
-from driftscore.lab.validation import is_multi_label
+from driftscore.lab.corpora.datasets import find_dataset, shared_events, shared_scenes
+from driftscore.lab.runs.truth import is_multi_label
+
+from .small_lab import tone, write
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def test_scenes_have_two_or_three_classes_and_ten_seconds(home):
         assert np.abs(read(clip.path).samples).max() <= 1
 
 
-def test_scenes_are_made_once_and_are_the_same_when_made_again(home):
+def test_scenes_are_generated_once_and_are_the_same_when_generated_again(home):
     first = shared_scenes.clips(home)
     made = {clip.path: clip.path.read_bytes() for clip in first}
     stamps = {path: path.stat().st_mtime_ns for path in made}
@@ -46,14 +47,14 @@ def test_scenes_are_made_once_and_are_the_same_when_made_again(home):
     assert {path: path.read_bytes() for path in made} == made
 
 
-def test_a_scene_holds_its_events_at_one_loudness(home):
+def test_a_scene_has_its_events_at_their_times(home):
     events = shared_events.clips(home)
     chosen, times = shared_scenes._draw(events, 0)
     assert [clip.labels[0] for clip in chosen] == list(shared_scenes.clips(home)[0].labels)
     assert all(0 <= time <= 5 for time in times)
 
 
-def test_missing_events_are_told(home):
+def test_missing_events_are_reported(home):
     (home / "events" / "dog" / "0.wav").unlink()
     assert shared_scenes.missing(home) == ["events/dog/0.wav"]
     with pytest.raises(UsageError, match="incomplete"):

@@ -1,14 +1,18 @@
 import errno
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import numpy as np
 import pytest
 
 from driftscore.errors import DriftscoreError, FormatError, StoreError
-from driftscore.lab import store as stores
-from driftscore.lab.grid import Cell, Condition, Scoring
-from driftscore.lab.store import Row, Store
+from driftscore.lab.conditions import Cell, Condition, Row, Scoring
+from driftscore.lab.metrics import Interval
+from driftscore.lab.runs import schema
+from driftscore.lab.runs import store as stores
+from driftscore.lab.runs.store import Store
 
 CONDITION = Condition("esc50", "d", 0, "musan", "n", "additive", 0.0, 1, "fake", "m")
 
@@ -17,27 +21,28 @@ def row(rule="das", **values):
     return Row(Cell(CONDITION, Scoring(rule)), "accuracy", 0.5, 10, **values)
 
 
-def test_rows_come_back_as_they_were_put(tmp_path):
+def test_rows_are_read_as_they_were_stored(tmp_path):
     outcomes = np.array([0, 3, -1], np.int16)
-    put = row(outcomes=outcomes, details={"fold_mean": 0.25}, difference=0.1, low=-0.1, high=0.2)
+    put = row(outcomes=outcomes, details={"fold_mean": 0.25}, gain=Interval(0.1, -0.1, 0.2))
     with Store(tmp_path) as store:
         store.put_rows([put, row("cosine")])
     with Store(tmp_path) as store:
         found = {r.cell.scoring.rule: r for r in store.rows()}
         assert store.done(CONDITION) == {put.cell.key, row("cosine").cell.key}
     assert found["das"].outcomes.tolist() == outcomes.tolist()
-    assert (found["das"].low, found["das"].details) == (-0.1, {"fold_mean": 0.25})
+    assert found["das"].gain == put.gain
+    assert found["das"].details == {"fold_mean": 0.25}
     assert found["das"].cell == put.cell
 
 
-def test_rows_with_an_error_count_as_missing_only_when_asked(tmp_path):
+def test_rows_with_an_error_count_as_missing_on_request(tmp_path):
     with Store(tmp_path) as store:
         store.put_rows([row(error="no pool")])
         assert len(store.done(CONDITION)) == 1
         assert not store.done(CONDITION, failed_too=False)
 
 
-def test_arrays_are_found_by_their_name_and_damage_counts_as_none(tmp_path):
+def test_arrays_are_found_by_their_name_and_a_damaged_file_counts_as_none(tmp_path):
     with Store(tmp_path) as store:
         assert store.get_arrays("embeddings", "a") is None
         store.put_arrays("embeddings", "a", {"rows": np.eye(3), "words": np.array(["x", ""])})
@@ -45,11 +50,11 @@ def test_arrays_are_found_by_their_name_and_damage_counts_as_none(tmp_path):
         assert found["rows"].tolist() == np.eye(3).tolist()
         assert found["words"].tolist() == ["x", ""]
         path = store.path("embeddings", "a")
-        whole = path.read_bytes()
-        for part in (b"", b"nonsense", whole[: len(whole) // 2]):
+        complete = path.read_bytes()
+        for part in (b"", b"nonsense", complete[: len(complete) // 2]):
             path.write_bytes(part)
             assert store.get_arrays("embeddings", "a") is None
-        path.write_bytes(whole)
+        path.write_bytes(complete)
         path.rename(
             store.path("embeddings", "b").parent.mkdir(exist_ok=True)
             or store.path("embeddings", "b")
@@ -58,7 +63,7 @@ def test_arrays_are_found_by_their_name_and_damage_counts_as_none(tmp_path):
             store.get_arrays("embeddings", "b")
 
 
-def test_a_full_disk_is_a_sentence_and_the_store_opens_again(tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_and_the_store_opens_again(tmp_path, monkeypatch):
     with Store(tmp_path) as store:
         store.put_rows([row("cosine")])
 
@@ -80,7 +85,7 @@ def test_a_full_disk_is_a_sentence_and_the_store_opens_again(tmp_path, monkeypat
         assert store._db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_one_claims_at_a_time_and_the_dead_hold_nothing(tmp_path, monkeypatch):
+def test_one_process_claims_a_job_and_claims_of_ended_processes_are_void(tmp_path, monkeypatch):
     with Store(tmp_path) as store:
         assert store.claim("job")
         assert store.claim("job")  # its own
@@ -94,13 +99,44 @@ def test_one_claims_at_a_time_and_the_dead_hold_nothing(tmp_path, monkeypatch):
         assert store._db.execute("SELECT count(*) FROM claims WHERE name='job'").fetchone() == (0,)
 
 
-def test_many_may_open_a_new_store_at_once(tmp_path):
-    code = "import sys; from driftscore.lab.store import Store; Store(sys.argv[1]).claim('x')"
+def test_several_processes_may_open_a_new_store_at_once(tmp_path):
+    code = "import sys; from driftscore.lab.runs.store import Store; Store(sys.argv[1]).claim('x')"
     command = [sys.executable, "-c", code, str(tmp_path / "new")]
     assert [p.wait() for p in [subprocess.Popen(command) for _ in range(6)]] == [0] * 6
 
 
-def test_a_store_that_cannot_be_opened_says_so(tmp_path):
-    (tmp_path / "rows.sqlite").write_text("this is no database, but a text of some length" * 50)
+def test_a_store_that_cannot_be_opened_is_reported(tmp_path):
+    (tmp_path / "rows.sqlite").write_text("this is not a database, but a text of some length" * 50)
     with pytest.raises(DriftscoreError, match="cannot be opened"):
         Store(tmp_path)
+
+
+def test_a_store_without_a_version_is_read_and_marked(tmp_path):
+    with Store(tmp_path) as store:
+        store.put_rows([row()])
+        store._db.execute("PRAGMA user_version = 0")  # as written before there was a version
+    with Store(tmp_path) as store:
+        assert [r.cell.scoring.rule for r in store.rows()] == ["das"]
+        assert store._db.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
+
+
+def test_a_newer_store_is_refused_with_both_versions(tmp_path):
+    with Store(tmp_path) as store:
+        store._db.execute("PRAGMA user_version = 2")
+    with pytest.raises(StoreError, match=r"has version 2; this driftscore reads version 1. Update"):
+        Store(tmp_path)
+
+
+def test_a_store_of_another_layout_is_refused_with_its_columns(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "rows.sqlite")) as db:
+        db.execute("CREATE TABLE rows (key TEXT PRIMARY KEY, accuracy REAL)")
+    with pytest.raises(StoreError, match="its table rows has the columns key, accuracy"):
+        Store(tmp_path)
+
+
+def test_the_schema_creates_exactly_its_tables_and_columns():
+    with closing(sqlite3.connect(":memory:")) as db:
+        schema.create(db, "memory")
+        for table in schema.TABLES:
+            found = tuple(info[1] for info in db.execute(f"PRAGMA table_info({table})"))
+            assert found == schema.columns(table)

@@ -8,10 +8,11 @@ import zipfile
 
 import numpy as np
 import pytest
-from archives import FSD50K, split, tarred, tree, zipped
 
 from driftscore.errors import FormatError
-from driftscore.lab import unpack
+from driftscore.lab.corpora import unpack
+
+from .archives import FSD50K, split, tarred, tree, zipped
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
@@ -95,7 +96,7 @@ EVIL = {
 
 
 @pytest.mark.parametrize("case", EVIL)
-def test_an_evil_archive_is_refused_and_writes_nothing(case, tmp_path):
+def test_an_unsafe_archive_is_refused_and_writes_nothing(case, tmp_path):
     name, content = EVIL[case]
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / name).write_bytes(content)
@@ -106,21 +107,21 @@ def test_an_evil_archive_is_refused_and_writes_nothing(case, tmp_path):
     assert list(home.iterdir()) == []
 
 
-def test_an_evil_split_zip_is_refused(tmp_path):
+def test_an_unsafe_split_zip_is_refused(tmp_path):
     first, last = split({"a.wav": b"a" * 3000, "../evil.wav": b"e" * 3000}, 40)
     (tmp_path / "x.z01").write_bytes(first)
     (tmp_path / "x.zip").write_bytes(last)
-    with pytest.raises(FormatError, match=r"'\.\./evil\.wav' would lie outside"):
+    with pytest.raises(FormatError, match=r"'\.\./evil\.wav' would be outside"):
         unpack.unpack(tmp_path / "x.zip", tmp_path / "home")
     assert tree(tmp_path / "home") == []
 
 
 @pytest.mark.parametrize("name", ["x.zip", "x.tar.gz"])
-def test_what_is_no_archive_or_is_cut_short_is_said_to_be_damaged(name, tmp_path):
+def test_a_file_that_is_no_archive_or_is_truncated_is_reported_as_damaged(name, tmp_path):
     whole = (zipped if name == "x.zip" else tarred)({"a.wav": np.random.default_rng(0).bytes(9999)})
     for content in (b"", b"hello" * 100, whole[: len(whole) // 2]):
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(FormatError, match="damaged or no archive"):
+        with pytest.raises(FormatError, match="damaged or not an archive"):
             unpack.unpack(tmp_path / name, tmp_path / "home")
     assert tree(tmp_path / "home") == []
 

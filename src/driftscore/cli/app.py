@@ -32,15 +32,15 @@ _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opti
 
 @app.command(context_settings=_PASS_ON)
 def lab(context: typer.Context) -> None:
-    """Measure rules in noise over a grid: run, status, report, export (extra: lab)."""
-    from driftscore.cli.lab import app as group  # not at the top: other commands need no lab
+    """Measure rules in noise over a grid: run, status, report, export, mixes (extra: lab)."""
+    from driftscore.cli.lab import app as group  # not at the top: most commands never need it
 
     _pass_on(group, context)
 
 
 @app.command(context_settings=_PASS_ON)
 def data(context: typer.Context) -> None:
-    """Fetch and check the datasets and noise corpora that the lab uses."""
+    """Download and check the datasets and noise corpora that the lab uses."""
     from driftscore.cli.data import app as group
 
     _pass_on(group, context)

@@ -1,40 +1,40 @@
-"""Accuracy, class-wise average precision, and how sure we are of a difference.
+"""Accuracy, class-wise average precision, and the uncertainty of a difference.
 
-Truth comes before scores; rows are clips and columns are classes. Single-label truth is
-one class index a clip (n), multi-label truth a matrix of yes and no (n x C). All values
-are shares in [0, 1], not percentages.
+Truth comes before scores; rows are clips and columns are classes. Single-label truth is one class
+index per clip (n), multi-label truth a boolean matrix (n x C). All values are shares in [0, 1],
+not percentages.
 
 Average precision is the step sum of the precision-recall curve over distinct scores, as
-scikit-learn defines it: AP = sum_k (R_k - R_{k-1}) P_k. Clips with equal scores enter
-together, so their order in the file never matters. A class without a positive has no AP:
-it is left out of the mean and counted. Sample-wise mAP is another number and not here.
+scikit-learn defines it: AP = sum_k (R_k - R_{k-1}) P_k. Clips with equal scores enter together, so
+their order never matters. A class without a positive has no AP: it is left out of the mean and
+counted. Sample-wise mAP is a different number and is not computed here.
 
-An interval is a paired bootstrap over clips: both rules see the same resampled clips, and
-the interval holds the middle 95 % of the differences.
+An interval is a paired bootstrap over clips: both rules are measured on the same resampled clips,
+and the interval contains the middle 95 % of the differences.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from driftscore.errors import UsageError
+from driftscore.errors import UndefinedMetricError, UsageError
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Indices = NDArray[np.intp]
+Rows = NDArray[np.float32] | NDArray[np.float64]
 
 RESAMPLES = 1000
 CONFIDENCE = 0.95
-_COUNTS_AT_ONCE = 1_300_000  # clips x resamples held at a time: 5 MB of float32 stay in cache
+_COUNTS_AT_ONCE = 1_300_000  # clips x resamples at a time: 5 MB of float32 stay in cache
 
 
 @dataclass(frozen=True)
 class MeanPrecision:
-    """Macro mean average precision, of how many classes, and how many had no positive."""
+    """Macro mean average precision, the number of its classes, and of those without a positive."""
 
     value: float
     classes: int
@@ -48,22 +48,22 @@ class Interval:
     difference: float
     low: float
     high: float
-    resamples: int
+    resamples: int = RESAMPLES
 
     @property
     def clear(self) -> bool:
-        """Whether the interval leaves zero out."""
+        """Whether the interval excludes zero."""
         return self.low > 0 or self.high < 0
 
 
 def hits(truth: ArrayLike, scores: ArrayLike) -> Bools:
-    """Return, clip by clip, whether the highest score is the true class's."""
+    """Return for each clip whether the true class has the highest score."""
     rows = _scores(scores)
     wanted = np.asarray(truth)
     if wanted.dtype.kind not in "iu" or wanted.shape != (len(rows),):
         raise UsageError(
-            f"Truth must be one class index a clip, ({len(rows)},) of integers, "
-            f"not {wanted.shape} of {wanted.dtype}"
+            f"Truth must be one class index per clip, ({len(rows)},) of integers, "
+            f"got {wanted.shape} of {wanted.dtype}"
         )
     if wanted.min() < 0 or wanted.max() >= rows.shape[1]:
         raise UsageError(
@@ -74,7 +74,7 @@ def hits(truth: ArrayLike, scores: ArrayLike) -> Bools:
 
 
 def accuracy(truth: ArrayLike, scores: ArrayLike) -> float:
-    """Return the share of clips whose highest score is the true class's."""
+    """Return the share of clips whose true class has the highest score."""
     return float(hits(truth, scores).mean())
 
 
@@ -84,7 +84,7 @@ def accuracy_by_fold(
     """Return each fold's accuracy, folds in order of first appearance."""
     right = hits(truth, scores)
     if len(folds) != len(right):
-        raise UsageError(f"There are {len(folds)} folds for {len(right)} clips; one each is wanted")
+        raise UsageError(f"Give one fold per clip: got {len(folds)} folds for {len(right)} clips")
     numbers = {fold: index for index, fold in enumerate(dict.fromkeys(folds))}
     of_clip = np.array([numbers[fold] for fold in folds])
     share = np.bincount(of_clip, weights=right) / np.bincount(of_clip)
@@ -99,18 +99,20 @@ def fold_mean_accuracy(truth: ArrayLike, scores: ArrayLike, folds: Sequence[Hash
 def average_precisions(truth: ArrayLike, scores: ArrayLike) -> Floats:
     """Return each class's average precision; NaN marks a class without a positive."""
     present, rows = _multi_label(truth, scores)
-    columns = _narrow(rows).T.copy()  # a class's scores lie together: sorting is then fast
+    columns = _narrow(rows).T.copy()  # the scores of a class are contiguous: sorting is then fast
     positives = [c[of] for c, of in zip(columns, np.ascontiguousarray(present.T), strict=True)]
     columns.sort(axis=1)
     return np.array([_precision(c, p) for c, p in zip(columns, positives, strict=True)])
 
 
 def mean_average_precision(truth: ArrayLike, scores: ArrayLike) -> MeanPrecision:
-    """Return the mean of the classes' average precisions, over those with a positive."""
+    """Return the mean of the average precisions of all classes with a positive."""
     by_class = average_precisions(truth, scores)
     defined = by_class[~np.isnan(by_class)]
     if not len(defined):
-        raise UsageError("No class has a positive clip: mean average precision is undefined")
+        raise UndefinedMetricError(
+            "Mean average precision is not defined: no class has a positive clip"
+        )
     return MeanPrecision(float(defined.mean()), len(defined), len(by_class) - len(defined))
 
 
@@ -125,14 +127,14 @@ def accuracy_difference(
 ) -> Interval:
     """Return how much more accurate `scores` are than `other`, with a paired interval.
 
-    `groups` says which rows belong together (one event in three mixes, say); whole groups
-    are resampled, because their rows are not independent.
+    `groups` says which rows belong together (such as three mixes of one event); complete groups are
+    resampled, because their rows are not independent.
     """
     gains = hits(truth, scores).astype(float) - hits(truth, other)
     owner = _owners(groups, len(gains))
     sizes = np.bincount(owner)
-    # Groups with the same size and gain are alike, so it is enough to draw how many of each
-    # kind there are: the same distribution as drawing clips, at the cost of a few numbers.
+    # Groups with the same size and gain are interchangeable, so it is enough to draw how many of
+    # each kind there are: the same distribution as drawing clips, for a few numbers.
     kinds, counts = np.unique(
         np.stack([np.bincount(owner, weights=gains), sizes]), axis=1, return_counts=True
     )
@@ -152,6 +154,27 @@ def precision_difference(
 ) -> Interval:
     """Return how much higher the mAP of `scores` is than that of `other`, with an interval.
 
+    As `precision_interval`, but too few positives are an `UndefinedMetricError`.
+    """
+    found = precision_interval(truth, scores, other, groups=groups, resamples=resamples, rng=rng)
+    if found is None:
+        raise UndefinedMetricError(
+            "The interval is not defined: too few positive clips, some resample has none"
+        )
+    return found
+
+
+def precision_interval(
+    truth: ArrayLike,
+    scores: ArrayLike,
+    other: ArrayLike,
+    *,
+    groups: Sequence[Hashable] | None = None,
+    resamples: int = RESAMPLES,
+    rng: np.random.Generator,
+) -> Interval | None:
+    """Return the difference of two mAPs with its interval; None if a resample has no positive.
+
     A class with no positive among the resampled clips is left out of that resample.
     Cost: clips x classes x resamples. With 1,000 resamples on one core, 400 x 50 takes
     0.05 s and 10,231 x 200 about 12 s.
@@ -160,6 +183,8 @@ def precision_difference(
     _, theirs = _multi_label(truth, other)
     if ours.shape != theirs.shape:
         raise UsageError(f"The two score matrices differ in shape: {ours.shape}, {theirs.shape}")
+    if not present.any():
+        return None
     estimate = (
         mean_average_precision(present, ours).value - mean_average_precision(present, theirs).value
     )
@@ -170,19 +195,19 @@ def precision_difference(
         if has.any()
     ]
     drawn = _weights(int(owner.max()) + 1, resamples, rng)
-    gains = [_mean_gains(pairs, weights.take(owner, axis=0)) for weights in drawn]
-    return _interval(estimate, np.concatenate(gains))
+    gains = np.concatenate([_mean_gains(pairs, w.take(owner, axis=0)) for w in drawn])
+    return None if np.isnan(gains).any() else _interval(estimate, gains)
 
 
-def _narrow(rows: Floats) -> NDArray[Any]:
-    """Return float32 rows if that loses nothing, as with our scores: they sort faster."""
+def _narrow(rows: Floats) -> Rows:
+    """Return float32 rows if they are exact, as for our scores: they sort faster."""
     with np.errstate(over="ignore"):
         narrow = rows.astype(np.float32)
     return narrow if np.array_equal(narrow, rows) else rows
 
 
-def _precision(ascending: NDArray[Any], positives: NDArray[Any]) -> float:
-    """Return the AP of one class from all its scores in order and those of its positives."""
+def _precision(ascending: Rows, positives: Rows) -> float:
+    """Return the AP of one class from all its scores, ascending, and those of its positives."""
     if not len(positives):
         return float("nan")
     found = np.sort(positives)
@@ -193,9 +218,9 @@ def _precision(ascending: NDArray[Any], positives: NDArray[Any]) -> float:
 
 @dataclass(frozen=True)
 class _Steps:
-    """One class's ranking, best first, cut at each score that a positive clip has.
+    """The ranking of one class, best first, divided at each score of a positive clip.
 
-    Step k takes the clips order[starts[k]:starts[k + 1]] (the last one to the end), of which
+    Step k adds the clips order[starts[k]:starts[k + 1]] (the last one to the end), of which
     true[true_starts[k]:true_starts[k + 1]] are positive.
     """
 
@@ -215,7 +240,7 @@ def _steps(present: Bools, scores: Floats) -> _Steps:
 
 
 def _weighted_precision(steps: _Steps, weights: NDArray[np.float32]) -> tuple[Floats, Bools]:
-    """Return a class's AP with weighted clips (n x resamples), and where it is defined."""
+    """Return the AP of a class with weighted clips (n x resamples), and where it is defined."""
     taken = _sums(weights.take(steps.order, axis=0), steps.starts).cumsum(axis=0)
     true = _sums(weights.take(steps.true, axis=0), steps.true_starts)
     found = true.cumsum(axis=0)
@@ -227,7 +252,7 @@ def _weighted_precision(steps: _Steps, weights: NDArray[np.float32]) -> tuple[Fl
 
 
 def _sums(rows: NDArray[np.float32], starts: Indices) -> NDArray[np.float32]:
-    """Return the sum of each run of rows; `np.add.reduceat` is four times slower on axis 0."""
+    """Return the sum of each range of rows; `np.add.reduceat` is four times slower on axis 0."""
     sums = np.empty((len(starts), rows.shape[1]), np.float32)
     for index, (first, last) in enumerate(pairwise([*starts.tolist(), len(rows)])):
         np.add.reduce(rows[first:last], axis=0, out=sums[index])
@@ -235,7 +260,10 @@ def _sums(rows: NDArray[np.float32], starts: Indices) -> NDArray[np.float32]:
 
 
 def _mean_gains(pairs: list[tuple[_Steps, _Steps]], weights: NDArray[np.float32]) -> Floats:
-    """Return the mAP of the first rankings minus that of the second, resample by resample."""
+    """Return the mAP of the first rankings minus that of the second, one value per resample.
+
+    NaN marks a resample without any positive clip.
+    """
     gained = np.zeros(weights.shape[1])
     classes = np.zeros(weights.shape[1])
     for ours, theirs in pairs:
@@ -243,12 +271,7 @@ def _mean_gains(pairs: list[tuple[_Steps, _Steps]], weights: NDArray[np.float32]
         second, _ = _weighted_precision(theirs, weights)
         gained += first - second
         classes += defined
-    if not classes.all():
-        raise UsageError(
-            "A resample held no positive clip of any class; there are too few positives for "
-            "an interval"
-        )
-    return gained / classes
+    return np.where(classes > 0, gained / np.maximum(classes, 1), np.nan)
 
 
 def _weights(count: int, resamples: int, rng: np.random.Generator) -> Iterator[NDArray[np.float32]]:
@@ -258,7 +281,7 @@ def _weights(count: int, resamples: int, rng: np.random.Generator) -> Iterator[N
         some = min(step, resamples - first)
         drawn = rng.integers(count, size=(some, count)) + count * np.arange(some)[:, None]
         counts = np.bincount(drawn.ravel(), minlength=some * count).reshape(some, count)
-        # float32 adds whole numbers exactly up to 16 million, more than any corpus has clips.
+        # float32 adds integers exactly up to 16 million, more than the clips of any corpus.
         yield np.ascontiguousarray(counts.T, np.float32)
 
 
@@ -273,19 +296,19 @@ def _owners(groups: Sequence[Hashable] | None, rows: int) -> Indices:
     if groups is None:
         return np.arange(rows)
     if len(groups) != rows:
-        raise UsageError(f"There are {len(groups)} groups for {rows} rows; one each is wanted")
+        raise UsageError(f"Give one group per row: got {len(groups)} groups for {rows} rows")
     numbers = {group: index for index, group in enumerate(dict.fromkeys(groups))}
     return np.array([numbers[group] for group in groups])
 
 
 def _scores(scores: ArrayLike) -> Floats:
-    rows: NDArray[Any] = np.asarray(scores)
+    rows = np.asarray(scores)
     if rows.ndim != 2 or rows.size == 0 or rows.dtype.kind not in "fiu":
-        raise UsageError(f"Scores must be a matrix, clips x classes, not {rows.dtype}{rows.shape}")
-    rows = rows.astype(np.float64, copy=False)
-    if np.isnan(rows).any():
-        raise UsageError(f"Scores have a NaN in row {int(np.isnan(rows).any(axis=1).argmax())}")
-    return rows
+        raise UsageError(f"Scores must be a matrix, clips x classes, got {rows.dtype}{rows.shape}")
+    wide: Floats = rows.astype(np.float64, copy=False)
+    if np.isnan(wide).any():
+        raise UsageError(f"Scores have a NaN in row {int(np.isnan(wide).any(axis=1).argmax())}")
+    return wide
 
 
 def _multi_label(truth: ArrayLike, scores: ArrayLike) -> tuple[Bools, Floats]:
@@ -293,8 +316,8 @@ def _multi_label(truth: ArrayLike, scores: ArrayLike) -> tuple[Bools, Floats]:
     present = np.asarray(truth)
     if present.shape != rows.shape:
         raise UsageError(
-            f"Truth must be clips x classes like the scores, {rows.shape}, not {present.shape}"
+            f"Truth must be clips x classes like the scores, {rows.shape}, got {present.shape}"
         )
     if present.dtype != np.bool_ and not np.isin(present, (0, 1)).all():
-        raise UsageError("Multi-label truth is yes or no for each clip and class: 0 and 1 only")
+        raise UsageError("Multi-label truth must be boolean, or 0 and 1, for each clip and class")
     return present.astype(np.bool_, copy=False), rows

@@ -1,7 +1,7 @@
 """A random generator from a key: the same key gives the same draws on any machine.
 
-The key is whatever identifies the work (dataset, noise, clip, seed), so that order,
-retries and workers change nothing.
+The key is whatever identifies the work (dataset, noise, clip, seed), so that order, retries and
+the number of workers change nothing.
 """
 
 import hashlib

@@ -1,0 +1,1 @@
+"""Corpora: datasets and noises, where they are stored and how they are downloaded."""

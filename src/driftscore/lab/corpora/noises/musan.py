@@ -1,0 +1,65 @@
+"""MUSAN, its noise part: 930 recordings, from dial tones to thunder, 16 kHz.
+
+    musan/noise/{free-sound,sound-bible}/*.wav
+
+The corpus describes its noises by free text only, so no class is avoided: rain may be mixed into a
+rain clip. The environment of all recordings is "noise".
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from driftscore.lab.corpora.about import About, Remote
+from driftscore.lab.corpora.folders import absent, require, root
+from driftscore.lab.corpora.noises.drawing import sample_files
+from driftscore.lab.corpora.noises.protocol import NoiseRecording
+from driftscore.lab.mixing.sounds import Excerpt
+
+ABOUT = About(
+    title="MUSAN (noise)",
+    page="https://www.openslr.org/17/",
+    licence="CC BY 4.0 as a collection; single files public domain or Creative Commons",
+    citation="D. Snyder, G. Chen and D. Povey. MUSAN: A Music, Speech, and Noise Corpus. 2015. "
+    "arXiv:1510.08484",
+    files=(
+        Remote(
+            "musan.tar.gz",
+            "https://www.openslr.org/resources/17/musan.tar.gz",
+            # Not published on the site; several public loaders state the same sum.
+            "0c472d4fc0c5141eca47ad1ffeb2a7df",
+        ),
+    ),
+)
+_PARTS = ("noise/free-sound", "noise/sound-bible")
+
+
+def sample(
+    seconds: float,
+    rate: int,
+    rng: np.random.Generator,
+    *,
+    home: str | Path,
+    avoid: Iterable[str] = (),
+) -> Excerpt:
+    """Draw an excerpt of one of the noises."""
+    return sample_files(recordings, seconds, rate, rng, home=home, avoid=avoid)
+
+
+def recordings(home: str | Path) -> list[NoiseRecording]:
+    """Return the noise recordings, sorted by part and name."""
+    require(ABOUT, home, missing(home))
+    place = root(home, *_PARTS)
+    return [
+        NoiseRecording(str(path), path.stem, "noise")
+        for part in _PARTS
+        for path in sorted((place / part).glob("*.wav"))
+    ]
+
+
+def missing(home: str | Path) -> list[str]:
+    """Return everything that the folder lacks."""
+    place = root(home, *_PARTS)
+    empty = [f"{part}/*.wav" for part in _PARTS if not any((place / part).glob("*.wav"))]
+    return absent(place, _PARTS) or empty

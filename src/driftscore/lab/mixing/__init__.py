@@ -1,0 +1,1 @@
+"""Mixing: sounds, their loudness and reverberation, and the methods that put them into noise."""

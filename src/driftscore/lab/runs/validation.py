@@ -1,0 +1,224 @@
+"""Check a grid before any work: report every problem at once, or return what its names stand for.
+
+Names are looked up, numbers checked, folders checked for missing files, and noise recordings read:
+one that is silent or shorter than a loudness block is reported here, and so is a corpus whose every
+recording contains one of the dataset's classes. Damaged event clips are not searched for: each
+becomes a failure in the store when it is embedded.
+"""
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from driftscore.audio import windows
+from driftscore.backbones import Backbone, load_backbone
+from driftscore.errors import DriftscoreError, UsageError, unknown
+from driftscore.lab.conditions import CLEAN, canonical
+from driftscore.lab.corpora.about import Clip
+from driftscore.lab.corpora.datasets import find_dataset
+from driftscore.lab.corpora.loading import is_generated
+from driftscore.lab.corpora.noises import find_noise
+from driftscore.lab.corpora.noises.drawing import too_short
+from driftscore.lab.corpora.noises.protocol import NoiseRecording
+from driftscore.lab.mixing.loudness import BLOCK_S
+from driftscore.lab.mixing.mixings import find_mixing
+from driftscore.lab.runs.grid import Block, Grid
+from driftscore.lab.runs.scorings import Facts, rule_of, split_name
+from driftscore.lab.seeds import generator
+from driftscore.prompts import load_pack, words
+from driftscore.settings import DIRECTIONS, REFERENCES
+
+_READ = 400  # of a larger noise corpus only this many recordings are read beforehand
+_SHOWN = 30
+_RATE = 8_000
+_CHOICES = {"directions": DIRECTIONS, "references": REFERENCES}
+
+Load = Callable[[str], Backbone]
+T = TypeVar("T")
+
+
+def check(grid: Grid, *, load: Load = load_backbone) -> Facts:
+    """Return what the names of a grid stand for, or raise one error that lists every problem."""
+    problems = [problem for block in grid.blocks for problem in _values(block)]
+    checked = _Check(grid, load)
+    problems += checked.problems
+    if problems:
+        shown = "".join(f"\n  - {problem}" for problem in dict.fromkeys(problems[:_SHOWN]))
+        more = f"\n  and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+        raise UsageError(f"The grid {grid.name} cannot be run:{shown}{more}")
+    return checked.facts
+
+
+def chosen_clips(dataset: str, home: str | Path | None, limit: int) -> list[Clip]:
+    """Return the clips of a dataset; with a limit, a fixed random part of them in their order."""
+    found = find_dataset(dataset).clips(home)
+    if not limit or limit >= len(found):
+        return found
+    kept = generator("subset", dataset, limit).permutation(len(found))[:limit]
+    return [found[index] for index in sorted(kept)]
+
+
+def digest(value: object) -> str:
+    """Return a short digest of a JSON value."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
+
+
+def _values(block: Block) -> Iterator[str]:
+    """Yield what is wrong with the values of a block; folders are checked later."""
+    axes = block.axes
+    for axis in ("datasets", "backbones", "rules", "snrs"):
+        if not axes[axis]:
+            yield f"{axis} is empty; name at least one"
+    for snr in axes["snrs"]:
+        if snr != CLEAN and not _is_number(snr):
+            yield f"An SNR must be a number of dB or {CLEAN!r}, got {snr!r}"
+    if any(snr != CLEAN for snr in axes["snrs"]) and not axes["noises"]:
+        yield "There are SNRs but no noises; name a noise, or use only the SNR 'clean'"
+    for beta in axes["betas"]:
+        if not _is_number(beta):
+            yield f"A beta must be a number, got {beta!r}"
+    for seed in axes["seeds"]:
+        if not isinstance(seed, int) or isinstance(seed, bool):
+            yield f"A seed must be an integer, got {seed!r}"
+    for axis, choices in _CHOICES.items():
+        for value in block.names(axis):
+            if value not in choices:
+                yield str(unknown(axis.removesuffix("s"), value, choices))
+    for name in block.names("mixings"):
+        yield from _problem(find_mixing, name)
+    for name in block.names("rules"):
+        yield from _problem(_check_rule, name)
+
+
+def _check_rule(name: str) -> None:
+    rule, variant = split_name(name)
+    found = rule_of(rule)
+    if variant:
+        found.variant(variant)
+
+
+def _problem(find: Callable[[str], object], name: str) -> Iterator[str]:
+    try:
+        find(name)
+    except DriftscoreError as error:
+        yield str(error)
+
+
+class _Check:
+    """Looks up everything that a grid names; collects the problems and the facts."""
+
+    def __init__(self, grid: Grid, load: Load) -> None:
+        self.grid = grid
+        self.problems: list[str] = []
+        self.labels: dict[str, tuple[str, ...]] = {}
+        self.recordings: dict[str, Sequence[NoiseRecording]] = {}
+        data, counts = self._datasets()
+        noise = self._all(self._noise, "noises")
+        self._check_contained()
+        packs = self._all(_pack, "packs")
+        models = self._all(lambda spec: load(spec).fingerprint, "backbones")
+        self.facts = Facts(data, noise, models, packs, counts)
+
+    def _datasets(self) -> tuple[Mapping[str, str], Mapping[str, int]]:
+        """Return the digest and the number of clips of each dataset and limit."""
+        data: dict[str, str] = {}
+        counts: dict[str, int] = {}
+        for block in self.grid.blocks:
+            for name in block.names("datasets"):
+                clips = self._try(partial(self._clips, limit=block.limit), name)
+                if clips is not None:
+                    key = f"{name}/{block.limit}"
+                    entries = [(c.id, c.labels, c.fold, _size(c.path)) for c in clips]
+                    data[key], counts[key] = digest([self.labels[name], entries]), len(clips)
+        return data, counts
+
+    def _all(self, find: Callable[[str], str], axis: str) -> dict[str, str]:
+        return {name: self._try(find, name) or "" for name in self.grid.names(axis)}
+
+    def _try(self, find: Callable[[str], T], name: str) -> T | None:
+        """Return what `find` finds, or note the problem."""
+        try:
+            return find(name)
+        except DriftscoreError as error:
+            self.problems.append(str(error))
+            return None
+
+    def _clips(self, name: str, limit: int) -> list[Clip]:
+        home = self.grid.homes.get(name)
+        clips = chosen_clips(name, home, limit)
+        self.labels[name] = find_dataset(name).labels(home)
+        if not clips:
+            raise UsageError(f"The dataset {name} has no clips")
+        self._check_folds(name, clips)
+        return clips
+
+    def _check_folds(self, name: str, clips: Sequence[Clip]) -> None:
+        """Raise an error if a rule draws from other folds and the dataset has none."""
+        if len({clip.fold for clip in clips}) > 1:
+            return
+        for block in self.grid.blocks:
+            for rule in block.names("rules") if name in block.names("datasets") else ():
+                if _draws_from_folds(rule):
+                    raise UsageError(f"{rule} draws from the other folds, and {name} has no folds")
+
+    def _noise(self, name: str) -> str:
+        listed = find_noise(name).recordings(self.grid.homes.get(name))
+        self.recordings[name] = listed
+        for recording in listed[:: max(1, len(listed) // _READ)]:
+            if problem := _unusable(recording.file):
+                self.problems.append(problem)
+        entries = [(r.id, r.environment, r.avoid, _size(Path(r.file))) for r in listed]
+        return digest(entries)
+
+    def _check_contained(self) -> None:
+        """Note each class that every recording of a corpus contains."""
+        pairs = {
+            (dataset, noise)
+            for block in self.grid.blocks
+            for dataset in block.names("datasets")
+            for noise in block.names("noises")
+        }
+        for dataset, noise in sorted(pairs):
+            listed = self.recordings.get(noise, ())
+            for label in self.labels.get(dataset, ()) if listed else ():
+                if all(recording.contains([label]) for recording in listed):
+                    self.problems.append(
+                        f"Every recording of the noise {noise} contains {words(label)!r}, a class "
+                        f"of {dataset}; add another recording, or leave the class out"
+                    )
+
+
+def _draws_from_folds(name: str) -> bool:
+    rule, variant = split_name(name)
+    known = [v for v in rule_of(rule).variants if v.name == variant] if variant else []
+    return any(v.setting == "pool" for v in known)
+
+
+def _pack(name: str) -> str:
+    return digest(list(load_pack(name, kind="phrases").texts))
+
+
+def _unusable(file: str) -> str:
+    """Return why a recording cannot be used as noise; only its beginning is read."""
+    if is_generated(file) and not Path(file).exists():
+        return ""
+    try:
+        for window in windows(file, rate=_RATE, seconds=BLOCK_S):
+            if round(window.audio.seconds, 3) < BLOCK_S:
+                return too_short(file, window.audio.seconds)
+            if not window.silent:
+                return ""
+    except DriftscoreError as error:
+        return str(error)
+    return f"{file} is silent: every sample is zero"
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
