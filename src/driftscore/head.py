@@ -38,7 +38,7 @@ class Head:
         if len(self.labels) != len(weights) or offsets.shape != (len(weights),):
             raise UsageError(
                 "A head has one weight row and one offset per label; got "
-                f"{len(self.labels)} labels, {len(weights)} rows and offsets of shape {offsets.shape}"
+                f"{len(self.labels)} labels, {len(weights)} rows and offsets {offsets.shape}"
             )
         if not np.isfinite(offsets).all():
             raise UsageError("Head offsets hold NaN or infinite values")
