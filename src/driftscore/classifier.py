@@ -73,13 +73,17 @@ class Classifier:
         labels: the sounds to look for, in words.
         backbone: the name or path of a model, a loaded model, or an `Embedder`, which also says
             in which runtime and engine it runs and whether embeddings of audio are cached.
-        rule: how labels are scored: a name, "module:function", or a function from a bank to a head.
+        rule: how labels are scored: a name, "module:function", or a function from a bank to a head;
+            "auto" is that of the preset, and by default the best one for the model.
         settings: settings of the rule, such as {"beta": 0.1}. `noise` and `pool`, for the rules
             that use them, are recordings, an npz of embeddings or an array of embeddings.
+            {"standardised": False} gives raw scores.
         prompts: how prompts are composed; None for those of the preset.
         preset: the settings of a paper, by name, or the path of a preset file.
         threshold: `predict_labels` and `timeline` report every label with at least this score.
         head: a compiled head, in place of labels and rule.
+        calibration: how noise moves the model's embeddings, by its path or loaded: scores are then
+            standardised. None for the one that comes with the model, False for none.
         progress: show progress bars; None means only that of texts, and only on a terminal.
 
     """
@@ -89,12 +93,13 @@ class Classifier:
         labels: Iterable[str] | None = None,
         *,
         backbone: str | PathLike[str] | Backbone | Embedder = DEFAULT_BACKBONE,
-        rule: str | Compile | RuleModule = DEFAULT_RULE,
+        rule: str | Compile | RuleModule = AUTO,
         settings: Mapping[str, object] | None = None,
         prompts: PromptSettings | None = None,
         preset: str | PathLike[str] | Preset = DEFAULT_PRESET,
         threshold: float | None = None,
         head: Head | str | PathLike[str] | None = None,
+        calibration: Calibration | str | PathLike[str] | Literal[False] | None = None,
         progress: bool | None = None,
         **deprecated: object,
     ) -> None:
@@ -106,6 +111,7 @@ class Classifier:
         self.preset = preset
         self.threshold = threshold
         self.head = head
+        self.calibration = calibration
         self.progress = progress
 
     def fit(self, X: object = None, y: object = None) -> "Classifier":
