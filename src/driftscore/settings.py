@@ -16,6 +16,8 @@ from pathlib import Path
 from driftscore.errors import FormatError, UsageError, unknown
 
 PAPER = "das2026"
+AUTO = "auto"
+"""In place of the name of a rule: that of the preset, or the best one for the backbone."""
 DEFAULT_PRESET = "default"
 REFERENCES = ("prompt", "matched")
 DIRECTIONS = ("mean", "svd")
@@ -142,7 +144,9 @@ def _preset(name: str, content: object, where: str) -> Preset:
         raise FormatError(f"The preset {name} in {where}: {error}") from error
     rule, standardised = content.get("rule", "das"), content.get("standardised", False)
     if not isinstance(rule, str) or not isinstance(standardised, bool):
-        raise FormatError(f"The preset {name} in {where}: rule is a name, standardised true or false")
+        raise FormatError(
+            f"The preset {name} in {where}: rule is a name, standardised true or false"
+        )
     return Preset(name, str(content.get("title", name)), settings, rules, rule, standardised)
 
 
