@@ -8,7 +8,8 @@ One SQLite file in the cache folder, safe for several processes at once, with tw
 The second table works like git's index: a file whose stamp has not changed is not read again. A
 file that changed within the last two seconds may change again under the same stamp, so its stamp is
 not trusted and its content is read. Samples (`Audio`) are stored by their digest; open files and
-errors are not stored. It is a cache: if it cannot be opened or is damaged, work continues without it and a warning says so.
+errors are not stored. It is a cache: if it cannot be opened or is damaged, work continues without
+it and a warning says so.
 """
 
 import hashlib

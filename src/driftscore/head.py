@@ -37,7 +37,7 @@ class Head:
         offsets = np.asarray(self.offsets, np.float32)
         if len(self.labels) != len(weights) or offsets.shape != (len(weights),):
             raise UsageError(
-                f"A head has one weight row and one offset per label; got {len(self.labels)} labels, "
+                f"A head has one weight row and offset per label; got {len(self.labels)} labels, "
                 f"{len(weights)} rows and offsets of shape {offsets.shape}"
             )
         if not np.isfinite(offsets).all():

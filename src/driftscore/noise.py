@@ -92,7 +92,10 @@ def _rain(length: int, rate: int, rng: Generator) -> Floats:
     splashes = np.convolve(drops, decay * rng.standard_normal(len(decay)))[:length]
     steady = _band(length, rate, 800.0, 9_000.0, rng)
     rain: Floats = splashes / (splashes.std() + 1e-9)
-    return rain + rng.uniform(0.5, 2.0) * steady / steady.std()
+    rain: Floats = np.asarray(
+        splashes / (splashes.std() + 1e-9) + rng.uniform(0.5, 2.0) * steady / steady.std()
+    )
+    return rain
 
 
 def _traffic(length: int, rate: int, rng: Generator) -> Floats:
@@ -103,7 +106,7 @@ def _traffic(length: int, rate: int, rng: Generator) -> Floats:
         near = np.exp(-0.5 * ((np.arange(length) - centre) / width) ** 2)
         tyres = _band(length, rate, 150.0, rng.uniform(900.0, 3_000.0), rng)
         total += rng.uniform(0.5, 3.0) * near * tyres / tyres.std()
-    return total
+    return np.asarray(total, np.float64)
 
 
 def _crowd(length: int, rate: int, rng: Generator) -> Floats:
@@ -113,7 +116,7 @@ def _crowd(length: int, rate: int, rng: Generator) -> Floats:
         low = rng.uniform(120.0, 1_500.0)
         voice = _band(length, rate, low, low * rng.uniform(1.5, 3.0), rng)
         total += _slow(length, rate, rng.uniform(3.0, 6.0), rng) ** 2 * voice / voice.std()
-    return total
+    return np.asarray(total, np.float64)
 
 
 SYNTHETIC: dict[str, Callable[[int, int, Generator], Floats]] = {

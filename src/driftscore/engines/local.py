@@ -173,7 +173,7 @@ class _Run:
             for row in task.rows:
                 row.cancel()
         readings = [task.reading for task in self.waiting if task.reading is not None]
-        # Not for those that are cancelled: in a pool that was shut down, `wait` never ends for them.
+        # Not for cancelled ones: in a pool that was shut down, `wait` never ends for them.
         wait([reading for reading in readings if not reading.cancel()])
         if self._cache:
             self._cache.put(self._new)

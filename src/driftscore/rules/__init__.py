@@ -227,7 +227,7 @@ def _checked(bank: ClassBank, rule: Rule, parameter: inspect.Parameter, value: o
 
 
 def _is_rows(parameter: inspect.Parameter) -> bool:
-    """Return whether a setting is rows of embeddings: by its type, or by its name if it has none."""
+    """Return whether a setting is rows of embeddings, by its type or, without one, its name."""
     untyped = parameter.annotation is inspect.Parameter.empty
     return parameter.annotation == Matrix or (untyped and parameter.name in EMBEDDINGS)
 
