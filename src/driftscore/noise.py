@@ -91,7 +91,6 @@ def _rain(length: int, rate: int, rng: Generator) -> Floats:
     decay = np.exp(-np.arange(int(0.004 * rate)) / (0.001 * rate))
     splashes = np.convolve(drops, decay * rng.standard_normal(len(decay)))[:length]
     steady = _band(length, rate, 800.0, 9_000.0, rng)
-    rain: Floats = splashes / (splashes.std() + 1e-9)
     rain: Floats = np.asarray(
         splashes / (splashes.std() + 1e-9) + rng.uniform(0.5, 2.0) * steady / steady.std()
     )
