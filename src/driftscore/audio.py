@@ -142,11 +142,16 @@ def sounding_windows(recording: Recording, *, rate: int, seconds: float) -> Iter
         raise AudioError(f"{describe(recording)} is silent: every sample is zero")
 
 
-def read(recording: Recording, *, rate: int | None = None) -> Audio:
-    """Read a whole recording as mono, at its own rate or resampled to `rate`."""
+def read(recording: Recording, *, rate: int | None = None, seconds: float | None = None) -> Audio:
+    """Read a recording as mono, at its own rate or resampled to `rate`; its first `seconds`."""
     with _blocks(recording) as (native, blocks):
         wanted = rate or native
-        parts = list(_resample(blocks, native, wanted))
+        parts: list[Samples] = []
+        for part in _resample(blocks, native, wanted):
+            parts.append(part)
+            if seconds is not None and sum(map(len, parts)) >= seconds * wanted:
+                parts = [np.concatenate(parts)[: round(seconds * wanted)]]
+                break
     if not sum(map(len, parts)):
         raise AudioError(f"{describe(recording)} is empty: it has no samples")
     return Audio(np.concatenate(parts), wanted)

@@ -7,8 +7,9 @@ One SQLite file in the cache folder, safe for several processes at once, with tw
 
 The second table works like git's index: a file whose stamp has not changed is not read again. A
 file that changed within the last two seconds may change again under the same stamp, so its stamp is
-not trusted and its content is read. Arrays, open files and errors are not stored. It is a cache: if
-it cannot be opened or is damaged, work continues without it and a warning says so.
+not trusted and its content is read. Samples (`Audio`) are stored by their digest; open files and
+errors are not stored. It is a cache: if it cannot be opened or is damaged, work continues without
+it and a warning says so.
 """
 
 import hashlib
@@ -24,7 +25,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from driftscore.audio import Recording
+from driftscore.audio import Audio, Recording
 from driftscore.files import cache_home, is_url, local_path, open_url, url_stamp, warn_of_cache
 from driftscore.vectors import Matrix
 
@@ -82,7 +83,7 @@ class AudioCache:
 
     def read(self, recording: Recording, found: Found) -> Found:
         """Return `found` with the digest of its content, and the embeddings of that."""
-        if found.entry is not None or not found.place:
+        if found.entry is not None or not (found.place or isinstance(recording, Audio)):
             return found
         digest = found.digest or _digest(recording)
         return found._replace(digest=digest, entry=self._entries([digest]).get(digest))
@@ -207,6 +208,9 @@ def _absolute(folder: str, here: str) -> str:
 
 def _digest(source: object) -> bytes:
     """Return the sha256 of the content of a file or URL; nothing if it cannot be read."""
+    if isinstance(source, Audio):
+        samples = np.ascontiguousarray(source.samples, "<f4")
+        return hashlib.sha256(f"samples at {source.rate} Hz".encode() + samples.tobytes()).digest()
     try:
         with open_url(source) if is_url(source) else open(cast(str, source), "rb") as handle:
             return hashlib.file_digest(cast(Any, handle), "sha256").digest()

@@ -41,7 +41,7 @@ KIND = "calibration"
 UNIT = "standard deviations above what the label scores on other sounds"
 """The unit of a standardised score, in words."""
 FEWEST = 20
-"""The fewest pairs that statistics can be made of."""
+"""The fewest clips of a calibration."""
 _LEVELS = 127  # embeddings are stored as 8-bit integers, scaled row by row
 
 
@@ -70,7 +70,7 @@ class Calibration:
                 f"A calibration needs one noisy embedding per clean one, got shapes "
                 f"{self.clean.shape} and {self.noisy.shape}"
             )
-        if len(self.clean) < FEWEST:
+        if len(self.clean) < FEWEST // 2:  # settings are chosen with halves
             raise UsageError(
                 f"A calibration needs at least {FEWEST} clips, got {len(self.clean)}; "
                 "a few hundred are better"

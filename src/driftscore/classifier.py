@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from os import PathLike
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from driftscore.audio import Recording
 from driftscore.backbones import DEFAULT_BACKBONE, Backbone, check_model
 from driftscore.bank import build_bank
+from driftscore.calibration import Calibration
 from driftscore.embedder import Embedded, Embedder
 from driftscore.embeddings import EmbeddingFile
 from driftscore.errors import UsageError, unknown
@@ -26,9 +27,9 @@ from driftscore.head import Head
 from driftscore.progress import progress_bar
 from driftscore.prompts import check_labels, compose
 from driftscore.result import Result, results
-from driftscore.rules import DEFAULT_RULE, Compile, RuleModule, compile_head, find_rule
+from driftscore.rules import Compile, Rule, RuleModule, choose_rule, compile_rule, find_rule
 from driftscore.rules import check_settings as check_rule_settings
-from driftscore.settings import DEFAULT_PRESET, Preset, PromptSettings, load_preset
+from driftscore.settings import AUTO, DEFAULT_PRESET, Preset, PromptSettings, load_preset
 from driftscore.vectors import Matrix, Scores
 
 if TYPE_CHECKING:
@@ -73,13 +74,17 @@ class Classifier:
         labels: the sounds to look for, in words.
         backbone: the name or path of a model, a loaded model, or an `Embedder`, which also says
             in which runtime and engine it runs and whether embeddings of audio are cached.
-        rule: how labels are scored: a name, "module:function", or a function from a bank to a head.
+        rule: how labels are scored: a name, "module:function", or a function from a bank to a head;
+            "auto" is that of the preset, and by default the best one for the model.
         settings: settings of the rule, such as {"beta": 0.1}. `noise` and `pool`, for the rules
             that use them, are recordings, an npz of embeddings or an array of embeddings.
+            {"standardised": False} gives raw scores.
         prompts: how prompts are composed; None for those of the preset.
         preset: the settings of a paper, by name, or the path of a preset file.
         threshold: `predict_labels` and `timeline` report every label with at least this score.
         head: a compiled head, in place of labels and rule.
+        calibration: how noise moves the model's embeddings, by its path or loaded: scores are then
+            standardised. None for the one that comes with the model, False for none.
         progress: show progress bars; None means only that of texts, and only on a terminal.
 
     """
@@ -89,12 +94,13 @@ class Classifier:
         labels: Iterable[str] | None = None,
         *,
         backbone: str | PathLike[str] | Backbone | Embedder = DEFAULT_BACKBONE,
-        rule: str | Compile | RuleModule = DEFAULT_RULE,
+        rule: str | Compile | RuleModule = AUTO,
         settings: Mapping[str, object] | None = None,
         prompts: PromptSettings | None = None,
         preset: str | PathLike[str] | Preset = DEFAULT_PRESET,
         threshold: float | None = None,
         head: Head | str | PathLike[str] | None = None,
+        calibration: Calibration | str | PathLike[str] | Literal[False] | None = None,
         progress: bool | None = None,
         **deprecated: object,
     ) -> None:
@@ -106,6 +112,7 @@ class Classifier:
         self.preset = preset
         self.threshold = threshold
         self.head = head
+        self.calibration = calibration
         self.progress = progress
 
     def fit(self, X: object = None, y: object = None) -> "Classifier":
@@ -192,9 +199,13 @@ class Classifier:
         return merge(parts, self.head_.labels, threshold=self.threshold)
 
     def texts(self) -> list[str]:
-        """Return the exact texts that the head is made of; no model is loaded."""
+        """Return the exact texts that the head is made of; no model is loaded.
+
+        The rule "auto" then stands for that of a model without a calibration.
+        """
         self._check()
-        rule, preset = find_rule(self.rule), load_preset(self.preset)
+        given = self.calibration if isinstance(self.calibration, Calibration) else None
+        rule, preset = self._chosen_rule(given)[0], load_preset(self.preset)
         labels = check_labels(() if self.labels is None else self.labels)
         prompts = self.prompts or preset.prompts
         texts = compose(labels, prompts, noisy=rule.needs.noisy_prompts).texts
@@ -208,7 +219,7 @@ class Classifier:
         """
         if self.head is not None:
             raise UsageError("A compiled head has no other rule; give the labels instead of a head")
-        known = find_rule(rule).settings
+        known = (*find_rule(rule).settings, "standardised")
         settings = {k: v for k, v in (self.settings or {}).items() if k in known}
         embedder = self._fitted().embedder_
         changes = {"rule": rule, "settings": settings, "backbone": embedder}
@@ -276,11 +287,18 @@ class Classifier:
             head = self.head if isinstance(self.head, Head) else Head.load(self.head)
             check_model(head.made_by, backbone, what="The head")
             return head
-        rule = find_rule(self.rule)
+        calibration = self._calibration(backbone)
+        self.rule_, self.why_ = self._chosen_rule(calibration)
         settings = {
             name: self._embeddings(value) if name in _EMBEDDING_SETTINGS else value
             for name, value in (self.settings or {}).items()
         }
+        standardised = settings.pop(
+            "standardised",
+            load_preset(self.preset).standardised
+            and self.rule_.standardised
+            and calibration is not None,
+        )
         cache = self.embedder_.text_cache
         bank = build_bank(
             check_labels(() if self.labels is None else self.labels),
@@ -288,12 +306,42 @@ class Classifier:
             settings=self.prompts,
             preset=self.preset,
             cache=cache,
-            drifts=rule.needs.noisy_prompts,
+            drifts=self.rule_.needs.noisy_prompts,
             progress=self.progress,
         )
-        return compile_head(
-            bank, rule, backbone=backbone, preset=self.preset, cache=cache, **settings
+        return compile_rule(
+            self.rule_,
+            bank,
+            settings,
+            backbone=backbone,
+            preset=self.preset,
+            cache=cache,
+            calibration=calibration,
+            standardised=bool(standardised),
         )
+
+    def _chosen_rule(self, calibration: Calibration | None) -> tuple[Rule, str]:
+        """Return the rule, and why it was chosen."""
+        rule = self.rule
+        if isinstance(rule, str) and rule == AUTO:
+            preset = load_preset(self.preset)
+            if preset.rule != AUTO:
+                return find_rule(preset.rule), f"the rule of the preset {preset.name}"
+            name, why = choose_rule(calibration)
+            return find_rule(name), why
+        return find_rule(rule), "as asked for"
+
+    def _calibration(self, backbone: Backbone) -> Calibration | None:
+        """Return the calibration that was given, or the one that comes with the model."""
+        given = self.calibration
+        if given is None:
+            given = backbone.calibration_file
+        if given is None or given is False:
+            return None
+        if isinstance(given, Calibration):
+            check_model(given.made_by, backbone, what="The calibration")
+            return given
+        return Calibration.load(given, backbone)
 
     def _embeddings(self, value: object) -> Matrix:
         """Return rows of embeddings: given as an array, as an npz, or as recordings to embed."""
@@ -319,7 +367,9 @@ class Classifier:
         if self.labels is None:
             raise UsageError("No labels given; name the sounds to look for, or give a head")
         check_labels(self.labels)
-        check_rule_settings(find_rule(self.rule), self.settings or {})
+        if self.rule != AUTO:  # that rule is known only when the model is loaded
+            settings = {k: v for k, v in (self.settings or {}).items() if k != "standardised"}
+            check_rule_settings(find_rule(self.rule), settings)
 
 
 def _with_deprecated(

@@ -50,6 +50,11 @@ class Head:
         """Length of the embeddings that it scores."""
         return int(self.weights.shape[1])
 
+    @property
+    def standardised(self) -> bool:
+        """Whether scores are standard deviations above those of other sounds."""
+        return bool(self.made_by.get("standardised", False))
+
     def scores(self, z: ArrayLike) -> Scores:
         """Return the n x C scores of n embeddings (or of one, as 1 x C).
 

@@ -5,8 +5,8 @@
     classify("night.wav", candidate_labels=["dog bark", "siren"])   # [{"score": .., "label": ..}]
 
 Scores are a softmax over the labels of the model's `logit_scale` times the rule's scores, as in
-transformers. Texts are encoded once per set of labels, not once per clip, and long clips are not
-cropped.
+transformers, or of standardised scores as they are. Texts are encoded once per set of labels, not
+once per clip, and long clips are not cropped.
 """
 
 import copy
@@ -25,8 +25,8 @@ from driftscore.classifier import Classifier
 from driftscore.embedder import Embedder
 from driftscore.errors import UsageError, unknown
 from driftscore.prompts import split_labels
-from driftscore.rules import DEFAULT_RULE, Compile, RuleModule
-from driftscore.settings import DEFAULT_PRESET, Preset, PromptSettings, load_preset
+from driftscore.rules import Compile, RuleModule
+from driftscore.settings import AUTO, DEFAULT_PRESET, Preset, PromptSettings, load_preset
 from driftscore.vectors import Scores
 
 TASK = "zero-shot-audio-classification"
@@ -123,16 +123,11 @@ class ZeroShotPipeline:
             Audio.of((audio, self.backbone.rate)) if isinstance(audio, np.ndarray) else audio
             for audio in (audios if isinstance(audios, list) else [audios])
         ]
-        names = classifier.head_.labels
-        answers = [self._answer(names, row)[:best] for row in classifier.scores(clips)]
+        head = classifier.head_
+        # Standardised scores have a natural scale of their own.
+        scale = 1.0 if head.standardised else self.backbone.logit_scale
+        answers = [_answer(head.labels, scale * row)[:best] for row in classifier.scores(clips)]
         return answers if isinstance(audios, list) else answers[0]
-
-    def _answer(self, labels: Sequence[str], scores: Scores) -> Answer:
-        logits = self.backbone.logit_scale * scores
-        shares = np.exp(logits - logits.max())
-        shares /= shares.sum()
-        order = np.argsort(-scores, kind="stable")
-        return [{"score": float(shares[c]), "label": labels[c]} for c in order]
 
     def _for_labels(self, labels: tuple[str, ...], template: str | None) -> Classifier:
         """Return the fitted classifier of these labels; the last few are kept."""
@@ -154,7 +149,7 @@ def pipeline(
     *,
     runtime: str | None = None,
     cache: bool = True,
-    rule: str | Compile | RuleModule = DEFAULT_RULE,
+    rule: str | Compile | RuleModule = AUTO,
     settings: Mapping[str, object] | None = None,
     prompts: PromptSettings | None = None,
     preset: str | PathLike[str] | Preset = DEFAULT_PRESET,
@@ -193,6 +188,13 @@ def pipeline(
     )
     _ = made.backbone  # a model that cannot be loaded is an error here, not in the first call
     return made
+
+
+def _answer(labels: Sequence[str], logits: Scores) -> Answer:
+    shares = np.exp(logits - logits.max())
+    shares /= shares.sum()
+    order = np.argsort(-logits, kind="stable")
+    return [{"score": float(shares[c]), "label": labels[c]} for c in order]
 
 
 def _with_beta(settings: Mapping[str, object] | None, beta: object) -> Mapping[str, object]:

@@ -1,8 +1,8 @@
 """Settings as values: how prompts are composed, and presets that name such settings.
 
 Every default is written once: those of the prompts in `PromptSettings`, those of a rule in the
-signature of its `compile`. A preset holds only what differs from them. `das2026` is the paper's
-and the default; a preset of one's own is a TOML file in the form of `presets.toml`.
+signature of its `compile`. A preset holds only what differs from them: `default` is ours, `das2026`
+the paper's; a preset of one's own is a TOML file in the form of `presets.toml`.
 """
 
 import tomllib
@@ -15,7 +15,10 @@ from pathlib import Path
 
 from driftscore.errors import FormatError, UsageError, unknown
 
-DEFAULT_PRESET = "das2026"
+PAPER = "das2026"
+AUTO = "auto"
+"""In place of the name of a rule: that of the preset, or the best one for the backbone."""
+DEFAULT_PRESET = "default"
 REFERENCES = ("prompt", "matched")
 DIRECTIONS = ("mean", "svd")
 
@@ -76,6 +79,10 @@ class Preset:
     title: str
     prompts: PromptSettings = PromptSettings()
     rules: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    rule: str = "das"
+    """The rule that is used if none is named; "auto" is the best one for the backbone."""
+    standardised: bool = False
+    """Whether scores are standardised where a calibration exists."""
 
     def rule_settings(self, rule: str) -> dict[str, object]:
         """Return the settings of a rule that this preset fixes."""
@@ -124,8 +131,8 @@ def _preset(name: str, content: object, where: str) -> Preset:
     if not isinstance(content, dict):
         raise FormatError(f"The preset file {where}: {name} must be a table, got {content!r}")
     for key in content:
-        if key not in ("title", "prompts", "rules"):
-            error = unknown("key", key, ("title", "prompts", "rules"))
+        if key not in _KEYS:
+            error = unknown("key", key, _KEYS)
             raise FormatError(f"The preset {name} in {where}: {error}")
     prompts, rules = content.get("prompts", {}), content.get("rules", {})
     tables = (prompts, rules, *(rules.values() if isinstance(rules, dict) else ()))
@@ -135,4 +142,12 @@ def _preset(name: str, content: object, where: str) -> Preset:
         settings = PromptSettings().changed(**prompts)
     except UsageError as error:
         raise FormatError(f"The preset {name} in {where}: {error}") from error
-    return Preset(name, str(content.get("title", name)), settings, rules)
+    rule, standardised = content.get("rule", "das"), content.get("standardised", False)
+    if not isinstance(rule, str) or not isinstance(standardised, bool):
+        raise FormatError(
+            f"The preset {name} in {where}: rule is a name, standardised true or false"
+        )
+    return Preset(name, str(content.get("title", name)), settings, rules, rule, standardised)
+
+
+_KEYS = ("title", "rule", "standardised", "prompts", "rules")

@@ -5,6 +5,7 @@ five attributes, `encode` and `embed_text`, and inherits the rest.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -35,6 +36,8 @@ class Backbone(Protocol):
 
     caches_text: bool = True
     """Whether encoded texts are worth keeping in the text cache."""
+    calibration_file: Path | None = None
+    """The calibration that comes with the model, if there is one."""
     runtime: str = ""
     """What the model runs in, and why, in words; empty if there is nothing to say."""
     logit_scale: float = LOGIT_SCALE

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from driftscore.cli import cache
+from driftscore.cli.calibrate import calibrate
 from driftscore.cli.classify import classify
 from driftscore.cli.embed import embed, export
 from driftscore.cli.heads import head, prompts, score
@@ -22,7 +23,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (classify, embed, export, head, score, prompts):
+for command in (classify, embed, export, head, score, prompts, calibrate):
     app.command()(command)
 app.command("list")(list_)
 app.add_typer(cache.app)

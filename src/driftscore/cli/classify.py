@@ -8,14 +8,20 @@ from driftscore.audio import expand
 from driftscore.backbones import DEFAULT_BACKBONE, DEFAULT_RUNTIME
 from driftscore.classifier import Classifier
 from driftscore.cli import options as take
-from driftscore.cli.reporting import Tally, output, report_runtime, watched
-from driftscore.cli.rows import EVENT_COLUMNS, compared_rows, event_rows, result_rows
+from driftscore.cli.reporting import Tally, output, report_runtime, say, watched
+from driftscore.cli.rows import (
+    EVENT_COLUMNS,
+    compared_rows,
+    event_rows,
+    result_rows,
+    score_title,
+    unit_of,
+)
 from driftscore.embedder import Embedder
 from driftscore.engines import DEFAULT_ENGINE
 from driftscore.errors import UsageError
 from driftscore.formats import DEFAULT_FORMAT, Row, find_format, write_rows
-from driftscore.rules import DEFAULT_RULE
-from driftscore.settings import DEFAULT_PRESET
+from driftscore.settings import AUTO, DEFAULT_PRESET
 
 
 def classify(
@@ -32,7 +38,7 @@ def classify(
     labels_file: take.LabelsFile = None,
     backbone: take.BackboneName = DEFAULT_BACKBONE,
     runtime: take.Runtime = DEFAULT_RUNTIME,
-    rule: take.RuleName = DEFAULT_RULE,
+    rule: take.RuleName = AUTO,
     beta: take.Beta = None,
     settings: take.Settings = None,
     noise: take.Noise = None,
@@ -44,6 +50,8 @@ def classify(
     reference: take.Reference = None,
     direction: take.Direction = None,
     skip_same: take.SkipSame = False,
+    calibration: take.CalibrationFile = None,
+    raw: take.Raw = False,
     cache: take.KeepAudio = False,
     engine: take.EngineName = DEFAULT_ENGINE,
     address: take.Address = None,
@@ -56,8 +64,8 @@ def classify(
     recordings = expand(files)
     names = None if head else take.label_names(labels, labels_file)
     prompts = take.prompt_settings(preset, prompt, pack, templates, reference, direction, skip_same)
-    values = take.rule_settings(settings, beta, noise, pool)
-    scoring = take.Scoring(names, rule, values, prompts, preset)
+    values = take.rule_settings(settings, beta, noise, pool, raw=raw)
+    scoring = take.Scoring(names, rule, values, prompts, preset, calibration)
     cut = take.optional_number("--threshold", threshold)
     with take.make_embedder(backbone, runtime, cache, engine, address, threads) as embedder:
         classifiers = fitted(scoring, embedder, compare, threshold=cut, head=head, verbose=verbose)
@@ -87,9 +95,10 @@ class View:
         spans = find_format(self.format).spans
         tally = Tally(quiet=out is None and not spans)  # the rows hold the errors
         columns = EVENT_COLUMNS if self.events else ()
+        title = "" if len(classifiers) > 1 else score_title(classifiers[0].head_)
         with output(out) as stream:
             rows = self._rows(classifiers, recordings, tally, spans)
-            write_rows(rows, self.format, stream, columns=columns)
+            write_rows(rows, self.format, stream, title=title, columns=columns)
         tally.finish(len(recordings))
 
     def _rows(
@@ -102,7 +111,8 @@ class View:
             embedded = watched(classifier.embed, recordings, tally)
             return event_rows(classifier, embedded, merged=self.merged)
         results = watched(classifier.classify, recordings, tally)
-        return result_rows(results, classifier.threshold, multi=self.multi, spans=spans)
+        unit = unit_of(classifier.head_)
+        return result_rows(results, classifier.threshold, unit, multi=self.multi, spans=spans)
 
 
 def fitted(
@@ -119,4 +129,6 @@ def fitted(
     found = [one.classifier(embedder, threshold=threshold, head=head).fit() for one in scorings]
     if verbose:
         report_runtime(embedder.backbone)
+        for classifier in found if head is None else ():
+            say(f"rule: {classifier.rule_.name} ({classifier.why_})")
     return found

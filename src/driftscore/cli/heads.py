@@ -10,14 +10,13 @@ from driftscore.backbones.stored import Stored
 from driftscore.classifier import score_rows
 from driftscore.cli import options as take
 from driftscore.cli.reporting import output, say
-from driftscore.cli.rows import result_rows
+from driftscore.cli.rows import result_rows, score_title, unit_of
 from driftscore.embedder import Embedder
 from driftscore.embeddings import EmbeddingFile, load_vectors
 from driftscore.errors import UsageError
 from driftscore.formats import DEFAULT_FORMAT, find_format, write_rows
 from driftscore.head import Head
-from driftscore.rules import DEFAULT_RULE
-from driftscore.settings import DEFAULT_PRESET
+from driftscore.settings import AUTO, DEFAULT_PRESET
 
 _ANY = 0.0  # a threshold, so that a head of one label is not refused: it is used with a threshold
 
@@ -42,7 +41,7 @@ def head(
     labels_file: take.LabelsFile = None,
     backbone: take.BackboneName = DEFAULT_BACKBONE,
     runtime: take.Runtime = DEFAULT_RUNTIME,
-    rule: take.RuleName = DEFAULT_RULE,
+    rule: take.RuleName = AUTO,
     beta: take.Beta = None,
     settings: take.Settings = None,
     noise: take.Noise = None,
@@ -54,21 +53,25 @@ def head(
     reference: take.Reference = None,
     direction: take.Direction = None,
     skip_same: take.SkipSame = False,
+    calibration: take.CalibrationFile = None,
+    raw: take.Raw = False,
 ) -> None:
     """Compile labels and a rule to a head, which takes the place of text embeddings."""
     names = take.label_names(labels, labels_file)
     prompts = take.prompt_settings(preset, prompt, pack, templates, reference, direction, skip_same)
-    values = take.rule_settings(settings, beta, noise, pool)
-    scoring = take.Scoring(names, rule, values, prompts, preset)
+    values = take.rule_settings(settings, beta, noise, pool, raw=raw)
+    scoring = take.Scoring(names, rule, values, prompts, preset, calibration)
     if text_embeddings:
         texts = tuple(scoring.classifier(backbone).texts())
         model = Stored(load_vectors(text_embeddings, texts), where=str(text_embeddings))
         embedder = Embedder(model)
     else:
         embedder = Embedder(backbone, runtime=runtime)
-    made = scoring.classifier(embedder, threshold=_ANY).fit().head_
+    classifier = scoring.classifier(embedder, threshold=_ANY).fit()
+    made = classifier.head_
     made.save(out)
-    say(f"Head of {len(made.labels)} labels x {made.dim} dimensions, rule {rule}, in {out}")
+    used = f"rule {classifier.rule_.name}{', standardised' if made.standardised else ''}"
+    say(f"Head of {len(made.labels)} labels x {made.dim} dimensions, {used}, in {out}")
 
 
 def score(
@@ -82,7 +85,7 @@ def score(
     labels_file: take.LabelsFile = None,
     backbone: take.BackboneName = DEFAULT_BACKBONE,
     runtime: take.Runtime = DEFAULT_RUNTIME,
-    rule: take.RuleName = DEFAULT_RULE,
+    rule: take.RuleName = AUTO,
     beta: take.Beta = None,
     settings: take.Settings = None,
     noise: take.Noise = None,
@@ -94,6 +97,8 @@ def score(
     reference: take.Reference = None,
     direction: take.Direction = None,
     skip_same: take.SkipSame = False,
+    calibration: take.CalibrationFile = None,
+    raw: take.Raw = False,
 ) -> None:
     """Label stored embeddings: no audio is read, and with --head no model is needed."""
     find_format(format)
@@ -105,14 +110,15 @@ def score(
         texts = take.prompt_settings(
             preset, prompt, pack, templates, reference, direction, skip_same
         )
-        values = take.rule_settings(settings, beta, noise, pool)
-        scoring = take.Scoring(names, rule, values, texts, preset)
+        values = take.rule_settings(settings, beta, noise, pool, raw=raw)
+        scoring = take.Scoring(names, rule, values, texts, preset, calibration)
         made = scoring.classifier(Embedder(backbone, runtime=runtime), threshold=_ANY).fit().head_
     check_model(made.made_by, content, what="The head")
     cut = take.optional_number("--threshold", threshold)
     results = score_rows(made, content.files, content.audio_rows)
+    rows = result_rows(results, cut, unit_of(made), multi=multi, spans=False)
     with output(out) as stream:
-        write_rows(result_rows(results, cut, multi=multi, spans=False), format, stream)
+        write_rows(rows, format, stream, title=score_title(made))
 
 
 def prompts(
@@ -120,7 +126,7 @@ def prompts(
     labels_file: take.LabelsFile = None,
     backbone: take.BackboneName = DEFAULT_BACKBONE,
     runtime: take.Runtime = DEFAULT_RUNTIME,
-    rule: take.RuleName = DEFAULT_RULE,
+    rule: take.RuleName = AUTO,
     beta: take.Beta = None,
     settings: take.Settings = None,
     noise: take.Noise = None,
@@ -132,13 +138,15 @@ def prompts(
     reference: take.Reference = None,
     direction: take.Direction = None,
     skip_same: take.SkipSame = False,
+    calibration: take.CalibrationFile = None,
+    raw: take.Raw = False,
     out: take.Out = None,
 ) -> None:
     """Write the exact texts that a head is made of, one per line, to encode with any model."""
     names = take.label_names(labels, labels_file)
     texts = take.prompt_settings(preset, prompt, pack, templates, reference, direction, skip_same)
-    values = take.rule_settings(settings, beta, noise, pool)
-    scoring = take.Scoring(names, rule, values, texts, preset)
+    values = take.rule_settings(settings, beta, noise, pool, raw=raw)
+    scoring = take.Scoring(names, rule, values, texts, preset, calibration)
     with output(out) as stream:
         stream.writelines(f"{text}\n" for text in scoring.classifier(backbone).texts())
 

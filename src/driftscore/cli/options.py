@@ -18,7 +18,7 @@ from driftscore.embedder import Embedder
 from driftscore.errors import UsageError
 from driftscore.prompts import read_labels, split_labels
 from driftscore.rules import find_rule
-from driftscore.settings import PromptSettings, load_preset
+from driftscore.settings import AUTO, PromptSettings, load_preset
 
 Files = Annotated[
     list[str], typer.Argument(help="Recordings, folders, globs or URLs.", metavar="FILES")
@@ -46,7 +46,10 @@ Runtime = Annotated[
 RuleName = Annotated[
     str,
     typer.Option(
-        "--rule", "-r", help="How labels are scored: see `list rules`, or package.module:function."
+        "--rule",
+        "-r",
+        help="How labels are scored: see `list rules`, or package.module:function. auto is the "
+        "best one for the model; -v reports which.",
     ),
 ]
 Beta = Annotated[
@@ -89,6 +92,11 @@ Direction = Annotated[
 SkipSame = Annotated[
     bool, typer.Option("--skip-same", help="Leave out a phrase that equals the label.")
 ]
+CalibrationFile = Annotated[
+    str | None,
+    typer.Option("--calibration", help="A calibration of the model (see `calibrate`), or none."),
+]
+Raw = Annotated[bool, typer.Option("--raw", help="Raw scores of the rule, not standardised ones.")]
 HeadFile = Annotated[
     Path | None, typer.Option("--head", help="A compiled head, in place of labels and rule.")
 ]
@@ -150,6 +158,8 @@ class Scoring:
     settings: Mapping[str, object]
     prompts: PromptSettings
     preset: str
+    calibration: str | None = None
+    """A file, "none", or None for the one that comes with the model."""
 
     def classifier(
         self,
@@ -168,6 +178,7 @@ class Scoring:
             preset=self.preset,
             threshold=threshold,
             head=head,
+            calibration=False if self.calibration == "none" else self.calibration,
         )
 
     def compared_with(self, rule: str) -> tuple["Scoring", "Scoring"]:
@@ -175,7 +186,8 @@ class Scoring:
 
         A setting that neither of them has stays with the first, which refuses it.
         """
-        own, other = find_rule(self.rule).settings, find_rule(rule).settings
+        own = {} if self.rule == AUTO else find_rule(self.rule).settings
+        other = {} if rule == AUTO else find_rule(rule).settings
         first = {n: v for n, v in self.settings.items() if n in own or n not in other}
         second = {n: v for n, v in self.settings.items() if n in other}
         return replace(self, settings=first), replace(self, rule=rule, settings=second)
@@ -215,12 +227,17 @@ def prompt_settings(
 
 
 def rule_settings(
-    pairs: list[str] | None, beta: str | None, noise: list[str] | None, pool: list[str] | None
+    pairs: list[str] | None,
+    beta: str | None,
+    noise: list[str] | None,
+    pool: list[str] | None,
+    *,
+    raw: bool = False,
 ) -> dict[str, object]:
     """Return the settings of the rule that are given; the others are left to the preset."""
-    settings: dict[str, object] = {}
+    settings: dict[str, object] = {"standardised": False} if raw else {}
     if beta is not None:
-        settings["beta"] = number("--beta", beta)
+        settings["beta"] = beta if beta in ("auto", "per-class") else number("--beta", beta)
     for name, files in (("noise", noise), ("pool", pool)):
         if files:
             settings[name] = _recordings(files)

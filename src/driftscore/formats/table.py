@@ -21,7 +21,7 @@ def write(
 
     table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left")
     shown = _without_empty_errors([flat(row) for row in rows])
-    for key in shown[0] if shown else columns:
+    for key in shown[0] if shown else [name for name in columns if name != "unit"]:
         numeric = all(isinstance(row[key], (int, float)) or row[key] == "" for row in shown)
         table.add_column(key, justify="right" if numeric else "left", overflow="fold")
     for row in shown:
@@ -36,10 +36,9 @@ def write(
 
 
 def _without_empty_errors(rows: Sequence[Row]) -> list[Row]:
-    """Drop the column `error` where no row has one."""
-    if any(row.get("error") for row in rows):
-        return list(rows)
-    return [{key: value for key, value in row.items() if key != "error"} for row in rows]
+    """Drop the column `error` where no row has one, and the unit, which the title says."""
+    dropped = {"unit"} if any(row.get("error") for row in rows) else {"unit", "error"}
+    return [{key: value for key, value in row.items() if key not in dropped} for row in rows]
 
 
 def _short(value: Value) -> str:

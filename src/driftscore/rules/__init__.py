@@ -72,26 +72,51 @@ def compile_head(
     `backbone` is needed only by rules that encode further text, and must be the bank's own. A
     `calibration` is needed by the rules that use it, and to standardise the scores.
     """
-    found, chosen = find_rule(rule), load_preset(preset)
-    if found.needs.noisy_prompts and not bank.has_drifts:
+    found = find_rule(rule)
+    return compile_rule(
+        found,
+        bank,
+        settings,
+        backbone=backbone,
+        preset=preset,
+        cache=cache,
+        calibration=calibration,
+        standardised=standardised,
+    )
+
+
+def compile_rule(
+    rule: Rule,
+    bank: ClassBank,
+    settings: Mapping[str, object],
+    *,
+    backbone: Backbone | None = None,
+    preset: "str | PathLike[str] | Preset" = DEFAULT_PRESET,
+    cache: TextCache | None = None,
+    calibration: Calibration | None = None,
+    standardised: bool = False,
+) -> Head:
+    """Compile a bank to a head: `compile_head` with the settings as one mapping."""
+    chosen = load_preset(preset)
+    if rule.needs.noisy_prompts and not bank.has_drifts:
         raise UsageError(
-            f"The rule {found.name!r} needs the noisy prompts, which this bank was built without; "
+            f"The rule {rule.name!r} needs the noisy prompts, which this bank was built without; "
             "build it with drifts=True"
         )
-    values = chosen.rule_settings(found.name) | settings
-    check_settings(found, values)
-    _check_calibration(found, bank, calibration, standardised)
-    calibrated = dict(calibration.settings.get(found.name, {})) if calibration else {}
-    arguments = _arguments(found, bank, calibrated | values)
+    values = chosen.rule_settings(rule.name) | dict(settings)
+    check_settings(rule, values)
+    _check_calibration(rule, bank, calibration, standardised)
+    calibrated = dict(calibration.settings.get(rule.name, {})) if calibration else {}
+    arguments = _arguments(rule, bank, calibrated | values)
     supplied: dict[str, object] = {}
-    if "text" in found.parameters:
-        supplied["text"] = _encoder(bank, found, backbone, cache)
-    if "calibration" in found.parameters:
+    if "text" in rule.parameters:
+        supplied["text"] = _encoder(bank, rule, backbone, cache)
+    if "calibration" in rule.parameters:
         supplied["calibration"] = calibration
-    head = found.compile(bank, **arguments, **supplied)
+    head = rule.compile(bank, **arguments, **supplied)
     if not isinstance(head, Head):
-        raise UsageError(f"The rule {found.name!r} must return a Head, got {type(head).__name__}")
-    head = replace(head, made_by=_record(found, chosen, bank, arguments, calibration))
+        raise UsageError(f"The rule {rule.name!r} must return a Head, got {type(head).__name__}")
+    head = replace(head, made_by=_record(rule, chosen, bank, arguments, calibration))
     return standardise(head, calibration) if standardised and calibration else head
 
 
@@ -190,7 +215,7 @@ def _checked(bank: ClassBank, rule: Rule, parameter: inspect.Parameter, value: o
     if parameter.annotation in (float, int, float | str):
         kind = int if parameter.annotation is int else float
         try:
-            number: float = kind(value)  # type: ignore[arg-type]
+            number = float(kind(value))  # type: ignore[arg-type,call-overload]
         except (TypeError, ValueError, OverflowError):
             if parameter.annotation == float | str and isinstance(value, str):
                 return value

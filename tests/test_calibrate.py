@@ -1,0 +1,205 @@
+"""Making a calibration from recordings, adapting it to a place, and the rule that follows."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from driftscore import Backbone, Classifier, Embedder
+from driftscore.audio import Audio, read
+from driftscore.calibrate import NoiseSource, adapt, choose_settings, make_calibration
+from driftscore.calibration import Calibration
+from driftscore.errors import AudioError, UsageError
+from driftscore.noise import SYNTHETIC, add_at_snr, excerpt, synthetic
+from driftscore.rules import choose_rule
+
+from .conftest import noise_clip
+
+LABELS = ["dog bark", "siren", "rain"]
+CLIPS = [noise_clip(1.0 + (seed % 3), seed=seed) for seed in range(24)]
+
+
+@pytest.fixture(scope="module")
+def calibration(fake: Backbone) -> Calibration:
+    return make_calibration(Embedder(fake, text_cache=False), CLIPS)[0]
+
+
+@pytest.mark.parametrize("name", SYNTHETIC)
+def test_synthetic_noise_has_its_level_and_depends_on_its_generator(name: str) -> None:
+    first, same = (synthetic(name, 16_000, 16_000, np.random.default_rng(1)) for _ in range(2))
+    other = synthetic(name, 16_000, 16_000, np.random.default_rng(2))
+    assert first.dtype == np.float32
+    assert np.sqrt(np.mean(np.square(first))) == pytest.approx(0.1, rel=1e-3)
+    np.testing.assert_array_equal(first, same)
+    assert not np.array_equal(first, other)
+
+
+def test_noise_is_added_at_the_power_ratio_over_the_active_part(rng: np.random.Generator) -> None:
+    clip = np.zeros(8_000, np.float32)
+    clip[2_000:4_000] = rng.standard_normal(2_000)
+    noise = rng.standard_normal(8_000).astype(np.float32)
+    added = add_at_snr(clip, noise, 6.0) - clip
+    ratio = np.mean(np.square(clip[2_000:4_000])) / np.mean(np.square(added))
+    assert 10 * np.log10(ratio) == pytest.approx(6.0, abs=1e-3)
+    with pytest.raises(AudioError, match="must not be silent"):
+        add_at_snr(np.zeros(10, np.float32), noise[:10], 0.0)
+
+
+def test_an_excerpt_lies_inside_and_short_noise_is_repeated(rng: np.random.Generator) -> None:
+    long = np.arange(100, dtype=np.float32)
+    part = excerpt(long, 10, rng)
+    np.testing.assert_array_equal(np.diff(part), 1)
+    assert len(excerpt(long[:7], 30, rng)) == 30
+
+
+def test_a_calibration_has_a_pair_for_each_recording(
+    calibration: Calibration, fake: Backbone
+) -> None:
+    assert calibration.clean.shape == calibration.noisy.shape == (24, fake.dim)
+    np.testing.assert_array_equal(calibration.clean[0], fake.embed_audio([CLIPS[0]])[0])
+    assert not np.allclose(calibration.clean, calibration.noisy)
+    assert calibration.made_by["fingerprint"] == fake.fingerprint
+    assert calibration.made_by["noises"] == list(SYNTHETIC)
+    assert calibration.default_rule in ("cosine", "whiten", "denoise")
+    assert "agreement" in str(calibration.made_by["default_why"])
+
+
+def test_the_same_recordings_give_the_same_calibration(
+    calibration: Calibration, fake: Backbone
+) -> None:
+    again, _ = make_calibration(Embedder(fake, threads=3), CLIPS)
+    assert again.digest == calibration.digest
+    other, _ = make_calibration(Embedder(fake), CLIPS, seed=1)
+    assert other.digest != calibration.digest
+
+
+def test_noise_recordings_take_the_place_of_synthetic_noise(
+    calibration: Calibration, fake: Backbone, tmp_path: Path
+) -> None:
+    path = tmp_path / "fan.wav"
+    soundfile.write(path, noise_clip(3, seed=99).samples, 16_000)
+    made, problems = make_calibration(Embedder(fake), CLIPS, [path])
+    assert not problems
+    assert made.made_by["noises"] == [str(path)]
+    np.testing.assert_array_equal(made.clean, calibration.clean)
+    assert not np.array_equal(made.noisy, calibration.noisy)
+
+
+def test_a_noise_is_read_once_while_it_is_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "fan.wav"
+    soundfile.write(path, noise_clip(3, seed=99).samples, 16_000)
+    reads: list[object] = []
+
+    def counted(recording: object, **settings: object) -> Audio:
+        reads.append(recording)
+        return read(recording, **settings)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("driftscore.calibrate.read", counted)
+    source = NoiseSource([path], 16_000)
+    for seed in range(5):
+        source.draw(100, np.random.default_rng(seed))
+    assert reads == [path]
+
+
+def test_bad_recordings_are_reported_and_the_others_used(fake: Backbone, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.wav"
+    bad.write_bytes(b"no sound")
+    silent = Audio(np.zeros(16_000, np.float32), 16_000)
+    made, problems = make_calibration(Embedder(fake), [bad, *CLIPS, silent, tmp_path / "none.wav"])
+    assert len(made.clean) == 24
+    assert len(problems) == 3
+    with pytest.raises(AudioError, match="at least 20 clips, and 0 of 25"):
+        make_calibration(Embedder(fake), [bad] * 25)
+
+
+def test_of_many_recordings_a_random_part_is_used(fake: Backbone) -> None:
+    made, _ = make_calibration(Embedder(fake), [*CLIPS, *CLIPS], most=20)
+    assert len(made.clean) == 20
+    with pytest.raises(UsageError, match="at least 20"):
+        make_calibration(Embedder(fake), CLIPS, most=3)
+
+
+def test_an_interrupted_run_continues_from_the_audio_cache(
+    fake: Backbone, calibration: Calibration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_calibration(Embedder(fake, audio_cache=True), CLIPS)
+
+    def encode(self: object, features: object) -> object:
+        raise AssertionError("everything is in the cache")
+
+    monkeypatch.setattr(type(fake), "encode", encode)
+    again, _ = make_calibration(Embedder(fake, audio_cache=True), CLIPS)
+    assert again.digest == calibration.digest
+
+
+def test_a_calibration_is_adapted_to_a_place(calibration: Calibration, fake: Backbone) -> None:
+    place = [noise_clip(4, seed=seed) for seed in (50, 51)]
+    adapted, problems = adapt(calibration, Embedder(fake), [*place, "none.wav"], weight=1.0)
+    assert len(problems) == 1
+    rows = np.concatenate([e.rows for e in Embedder(fake).embed(place)])
+    np.testing.assert_allclose(adapted.mean, rows.mean(axis=0, dtype=np.float64), atol=1e-6)
+    with pytest.raises(AudioError, match="None of the 1 recordings"):
+        adapt(calibration, Embedder(fake), ["none.wav"])
+
+
+def test_settings_are_chosen_among_those_that_rules_offer(
+    calibration: Calibration, fake: Backbone
+) -> None:
+    chosen = choose_settings(calibration, fake)
+    assert set(chosen.settings) == {"whiten", "denoise"}
+    assert chosen.settings["denoise"]["strength"] in (1.0, 3.0, 10.0, 30.0)
+
+
+def test_the_automatic_rule_is_that_of_the_calibration(
+    calibration: Calibration, fake: Backbone
+) -> None:
+    assert choose_rule(None)[0] == "das"
+    plain = Classifier(LABELS, backbone=fake).fit()
+    assert plain.rule_.name == "das"
+    assert "paper" in plain.why_
+    assert not plain.head_.standardised
+    calibrated = Classifier(LABELS, backbone=fake, calibration=calibration).fit()
+    assert calibrated.rule_.name == calibration.default_rule
+    assert calibrated.head_.standardised
+    assert not Classifier(LABELS, backbone=fake, calibration=False).fit().head_.standardised
+
+
+def test_das_and_the_presets_of_papers_stay_as_they_are(
+    calibration: Calibration, fake: Backbone
+) -> None:
+    def weights(**settings: object) -> bytes:
+        made = Classifier(LABELS, backbone=fake, **settings)  # type: ignore[arg-type]
+        return made.fit().head_.weights.tobytes()
+
+    paper = weights(rule="das", calibration=False)
+    assert weights(rule="das", calibration=calibration) == paper
+    assert weights(preset="das2026", calibration=calibration) == paper
+    standard = weights(rule="das", calibration=calibration, settings={"standardised": True})
+    assert standard != paper
+
+
+def test_scores_are_standardised_unless_raw_ones_are_asked_for(
+    calibration: Calibration, fake: Backbone
+) -> None:
+    standard = Classifier(LABELS, backbone=fake, rule="cosine", calibration=calibration).fit()
+    raw = Classifier(
+        LABELS,
+        backbone=fake,
+        rule="cosine",
+        calibration=calibration,
+        settings={"standardised": False},
+    ).fit()
+    assert standard.head_.standardised
+    assert not raw.head_.standardised
+
+
+def test_a_calibration_is_taken_by_its_path(
+    calibration: Calibration, fake: Backbone, tmp_path: Path
+) -> None:
+    path = tmp_path / "cal.safetensors"
+    calibration.save(path)
+    made = Classifier(LABELS, backbone=fake, calibration=path).fit()
+    assert made.head_.standardised

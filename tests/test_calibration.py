@@ -1,0 +1,284 @@
+"""Calibrations: their statistics, standardised scores, agreement, files."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.covariance import empirical_covariance
+from sklearn.linear_model import Ridge
+
+from driftscore import Backbone, ClassBank, Head, compile_head, load_backbone
+from driftscore.calibration import Calibration, agreement, choose, standardise
+from driftscore.errors import FormatError, MismatchError, UsageError
+from driftscore.vectors import Matrix, unit
+
+PAIRS = 200
+
+
+def made_by(backbone: Backbone) -> Mapping[str, object]:
+    return {"backbone": backbone.name, "fingerprint": backbone.fingerprint}
+
+
+@pytest.fixture(scope="module")
+def calibration(fake: Backbone) -> Calibration:
+    """Clean embeddings in few directions, noise in others, as in real spaces."""
+    rng = np.random.default_rng(3)
+    clean = rng.standard_normal((PAIRS, 12)) @ rng.standard_normal((12, fake.dim))
+    noise = rng.standard_normal((PAIRS, 4)) @ rng.standard_normal((4, fake.dim))
+    noisy = clean + rng.uniform(0.2, 3, (PAIRS, 1)) * noise
+    first, second = (unit(x.astype(np.float32)) for x in (clean + 1.0, noisy + 1.0))
+    return Calibration(first, second, made_by=made_by(fake))
+
+
+def everything(calibration: Calibration) -> NDArray[np.float64]:
+    return np.concatenate([calibration.clean, calibration.noisy]).astype(np.float64)
+
+
+def test_statistics_are_those_of_scikit_learn(calibration: Calibration) -> None:
+    both = everything(calibration)
+    np.testing.assert_allclose(calibration.mean, both.mean(axis=0), atol=1e-12)
+    np.testing.assert_allclose(calibration.covariance, empirical_covariance(both), atol=1e-12)
+    noisy = calibration.noisy.astype(np.float64)
+    np.testing.assert_allclose(
+        calibration.noisy_covariance, empirical_covariance(noisy), atol=1e-12
+    )
+    moved = noisy - calibration.clean
+    np.testing.assert_allclose(calibration.displacement, empirical_covariance(moved), atol=1e-12)
+
+
+def test_a_standardised_score_has_mean_zero_and_deviation_one_over_the_clips(
+    bank: ClassBank, calibration: Calibration
+) -> None:
+    head = compile_head(bank, "cosine", calibration=calibration, standardised=True)
+    scores = head.scores(everything(calibration))
+    np.testing.assert_allclose(scores.mean(axis=0), 0, atol=1e-4)
+    np.testing.assert_allclose(scores.std(axis=0), 1, atol=1e-4)
+    assert head.standardised
+    assert "standard deviations" in str(head.made_by["unit"])
+    assert not compile_head(bank, "cosine", calibration=calibration).standardised
+
+
+def test_standardising_keeps_the_ranking_of_clips_within_a_label(
+    bank: ClassBank, calibration: Calibration, rng: np.random.Generator
+) -> None:
+    clips = unit(rng.standard_normal((50, bank.dim)).astype(np.float32))
+    raw = compile_head(bank, "cosine").scores(clips)
+    standard = compile_head(bank, "cosine", calibration=calibration, standardised=True)
+    np.testing.assert_array_equal(raw.argsort(axis=0), standard.scores(clips).argsort(axis=0))
+
+
+@pytest.mark.parametrize("strength", [0.1, 3.0])
+def test_denoise_is_a_ridge_regression_of_what_noise_changed(
+    bank: ClassBank, calibration: Calibration, strength: float
+) -> None:
+    """A = I + (S_zz' - S_z'z')(S_z'z' + l t I)^-1: a regression of z - z' on z'."""
+    head = compile_head(bank, "denoise", calibration=calibration, strength=strength)
+    clean, noisy = (x.astype(np.float64) for x in (calibration.clean, calibration.noisy))
+    prototypes = bank.prototypes.astype(np.float64)
+    penalty = strength * np.trace(empirical_covariance(noisy)) / calibration.dim * len(noisy)
+    fitted = Ridge(alpha=penalty).fit(noisy, (clean - noisy) @ prototypes.T)
+    np.testing.assert_allclose(head.weights, prototypes + fitted.coef_, atol=1e-6)
+
+
+def test_strong_shrinkage_is_plain_cosine(bank: ClassBank, calibration: Calibration) -> None:
+    cosine = compile_head(bank, "cosine").weights
+    denoised = compile_head(bank, "denoise", calibration=calibration, strength=1e9).weights
+    np.testing.assert_allclose(denoised, cosine, atol=1e-6)
+    whitened = compile_head(bank, "whiten", calibration=calibration, amount=0.0).weights
+    np.testing.assert_allclose(whitened, cosine, atol=1e-6)
+
+
+def test_whitening_discounts_the_directions_of_noise(
+    bank: ClassBank, calibration: Calibration
+) -> None:
+    worst = np.linalg.eigh(calibration.displacement)[1][:, -1]
+    plain = compile_head(bank, "cosine").weights @ worst
+    discounted = compile_head(bank, "whiten", calibration=calibration, amount=1.0).weights @ worst
+    assert (np.abs(discounted) < 0.5 * np.abs(plain)).all()
+
+
+def test_agreement_is_the_share_of_equal_labels_on_the_other_half(
+    bank: ClassBank, calibration: Calibration
+) -> None:
+    head = compile_head(bank, "cosine")
+    clean = head.scores(calibration.clean).argmax(axis=1)
+    noisy = head.scores(calibration.noisy).argmax(axis=1)
+    found = agreement(lambda half: head, calibration)
+    assert found == pytest.approx(np.mean(clean == noisy))
+
+
+def test_a_setting_is_fitted_on_one_half_and_compared_on_the_other(
+    bank: ClassBank, calibration: Calibration
+) -> None:
+    seen: list[int] = []
+
+    def fitted(half: Calibration) -> Head:
+        seen.append(len(half.clean))
+        return compile_head(bank, "denoise", calibration=half, strength=1.0)
+
+    agreement(fitted, calibration)
+    assert seen == [PAIRS // 2, PAIRS // 2]
+
+
+def test_the_setting_of_highest_agreement_is_chosen(
+    bank: ClassBank, calibration: Calibration
+) -> None:
+    def constant(half: Calibration) -> Head:
+        return Head(bank.labels, bank.prototypes * 0, np.array([1, 0, 0], np.float32))
+
+    chosen = choose(
+        {"cosine": lambda half: compile_head(bank, "cosine"), "constant": constant}, calibration
+    )
+    assert chosen == "constant"  # it always agrees with itself
+
+
+def test_a_file_holds_the_calibration_in_eight_bits(
+    calibration: Calibration, tmp_path: Path, fake: Backbone
+) -> None:
+    path = tmp_path / "fake.safetensors"
+    made = replace(calibration, settings={"denoise": {"strength": 3.0}}, default_rule="denoise")
+    made.save(path)
+    read = Calibration.load(path, fake)
+    assert path.stat().st_size < 2 * PAIRS * (calibration.dim + 4) + 2_000
+    cosines = np.einsum("nd,nd->n", read.clean, calibration.clean)
+    assert cosines.min() > 0.9999
+    assert read.settings == {"denoise": {"strength": 3.0}}
+    assert read.default_rule == "denoise"
+    first = path.read_bytes()
+    read.save(path)
+    assert Calibration.load(path).digest == read.digest
+    made.save(path)
+    assert path.read_bytes() == first
+
+
+def test_a_calibration_of_another_model_is_refused(
+    calibration: Calibration, bank: ClassBank, tmp_path: Path
+) -> None:
+    path = tmp_path / "fake.safetensors"
+    calibration.save(path)
+    with pytest.raises(MismatchError, match="was made with fake"):
+        Calibration.load(path, load_backbone("fake", seed=1))
+    other = replace(calibration, made_by={"backbone": "other", "fingerprint": "other/1"})
+    with pytest.raises(MismatchError, match="made with other"):
+        compile_head(bank, "denoise", calibration=other)
+    narrow = Calibration(calibration.clean[:, :8], calibration.noisy[:, :8])
+    with pytest.raises(MismatchError, match="dimensions"):
+        standardise(compile_head(bank, "cosine"), narrow)
+
+
+def test_a_file_of_another_kind_is_refused(bank: ClassBank, tmp_path: Path) -> None:
+    bank.save(tmp_path / "bank.safetensors")
+    with pytest.raises(FormatError, match="not a driftscore calibration"):
+        Calibration.load(tmp_path / "bank.safetensors")
+
+
+def test_few_clips_are_refused(calibration: Calibration) -> None:
+    with pytest.raises(UsageError, match="at least 20 clips, got 5"):
+        Calibration(calibration.clean[:5], calibration.noisy[:5])
+    with pytest.raises(MismatchError, match="one noisy embedding per clean one"):
+        Calibration(calibration.clean, calibration.noisy[:50])
+
+
+def test_rules_that_need_a_calibration_say_so(bank: ClassBank) -> None:
+    for rule in ("denoise", "whiten"):
+        with pytest.raises(UsageError, match=f"'{rule}' needs a calibration.*calibrate"):
+            compile_head(bank, rule)
+    with pytest.raises(UsageError, match="Standardising needs a calibration"):
+        compile_head(bank, "cosine", standardised=True)
+
+
+def test_a_place_moves_the_mean_by_its_weight(
+    calibration: Calibration, rng: np.random.Generator
+) -> None:
+    place = unit(rng.standard_normal((30, calibration.dim)).astype(np.float32))
+    adapted = calibration.at_site(place, weight=0.25)
+    expected = 0.75 * calibration.mean + 0.25 * place.mean(axis=0, dtype=np.float64)
+    np.testing.assert_allclose(adapted.mean, expected, atol=1e-7)
+    spread = 0.75 * calibration.covariance + 0.25 * empirical_covariance(place)
+    np.testing.assert_allclose(adapted.covariance, spread, atol=1e-7)
+    assert adapted.digest != calibration.digest
+    with pytest.raises(UsageError, match="within 0 and 1"):
+        calibration.at_site(place, weight=2.0)
+    with pytest.raises(MismatchError, match="dimensions"):
+        calibration.at_site(place[:, :3])
+
+
+def test_the_place_survives_a_file(
+    calibration: Calibration, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    place: Matrix = unit(rng.standard_normal((30, calibration.dim)).astype(np.float32))
+    calibration.at_site(place, weight=0.5).save(tmp_path / "site.safetensors")
+    read = Calibration.load(tmp_path / "site.safetensors")
+    assert len(read.site) == 30
+    assert read.site_weight == 0.5
+
+
+def test_automatic_beta_is_the_beta_of_highest_agreement(
+    bank: ClassBank, calibration: Calibration
+) -> None:
+    betas = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
+    found = {
+        beta: agreement(lambda _, b=beta: compile_head(bank, "das", beta=b), calibration)  # type: ignore[misc]
+        for beta in betas
+    }
+    best = max(found, key=lambda beta: found[beta])
+    automatic = compile_head(bank, "das", beta="auto", calibration=calibration)
+    np.testing.assert_array_equal(automatic.weights, compile_head(bank, "das", beta=best).weights)
+    assert automatic.made_by["settings"] == {"beta": "auto", "refine": 0.0}
+
+
+def test_each_class_has_a_beta_of_the_list(bank: ClassBank, calibration: Calibration) -> None:
+    head = compile_head(bank, "das", beta="per-class", calibration=calibration)
+    moved = np.einsum("cd,cd->c", head.weights - bank.prototypes, bank.drifts)
+    for beta in moved:
+        assert min(abs(beta - b) for b in (0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)) < 1e-5
+
+
+def test_das_without_a_calibration_is_the_paper_to_the_bit(
+    bank: ClassBank, calibration: Calibration
+) -> None:
+    paper = bank.prototypes + np.float32(0.25) * bank.drifts
+    np.testing.assert_array_equal(compile_head(bank, "das").weights, paper)
+    given = compile_head(bank, "das", calibration=calibration)
+    np.testing.assert_array_equal(given.weights, paper)
+    for settings in ({"beta": "auto"}, {"beta": "per-class"}, {"refine": 0.5}):
+        with pytest.raises(UsageError, match="needs a calibration"):
+            compile_head(bank, "das", **settings)
+    with pytest.raises(UsageError, match="'auto' or 'per-class', got 'much'"):
+        compile_head(bank, "das", beta="much")
+
+
+def test_a_refined_drift_lies_between_text_and_audio(
+    bank: ClassBank, calibration: Calibration
+) -> None:
+    from driftscore.rules.das import refined
+
+    np.testing.assert_allclose(refined(bank, calibration, 0.0), bank.drifts, atol=1e-6)
+    audio = refined(bank, calibration, 1.0)
+    np.testing.assert_allclose(np.linalg.norm(audio, axis=1), 1, atol=1e-5)
+    half = refined(bank, calibration, 0.5)
+    assert ((half * audio).sum(axis=1) > (bank.drifts * audio).sum(axis=1)).all()
+
+
+def test_entropy_weights_beat_equal_weights_and_every_single_template(
+    rng: np.random.Generator,
+) -> None:
+    from driftscore.rules.entropy_prompts import SCALE, entropy_weights
+
+    logits = 0.3 * rng.standard_normal((80, 4, 5))
+    logits[:, 1] += 0.5 * np.eye(5)[rng.integers(5, size=80)]
+
+    def entropy(weights: NDArray[np.float64]) -> float:
+        scores = SCALE * np.einsum("j,ijk->ik", weights, logits)
+        shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+        shares /= shares.sum(axis=1, keepdims=True)
+        return float(-(shares * np.log(shares + 1e-300)).sum(axis=1).mean())
+
+    found = entropy_weights(logits, SCALE)
+    assert found.sum() == pytest.approx(1)
+    assert (found >= 0).all()
+    assert entropy(found) < entropy(np.full(4, 0.25))
+    assert entropy(found) <= min(entropy(row) for row in np.eye(4)) + 1e-3
