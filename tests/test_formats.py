@@ -8,26 +8,26 @@ from collections.abc import Iterator
 import pytest
 
 from driftscore.errors import UsageError
-from driftscore.formats import Row, find_format, format_names, write_rows
+from driftscore.formats import OutputRow, find_format, format_names, write_rows
 
 from .conftest import LABELS, Install, Run, WriteWav
 
 ASK = ["--labels", ", ".join(LABELS), "--backbone", "fake"]
-BEST: list[Row] = [
+BEST: list[OutputRow] = [
     {"file": "a.wav", "label": "dog, barking", "score": 0.1234567, "margin": 1.0, "error": ""},
     {"file": "b.wav", "label": "", "score": "", "margin": "", "error": "is silent"},
 ]
-SCORES: list[Row] = [
+SCORES: list[OutputRow] = [
     {"file": "a.wav", "labels": ["dog", "cat"], "scores": {"dog": 0.5, "cat": 0.25}, "error": ""}
 ]
-EVENTS: list[Row] = [
+EVENTS: list[OutputRow] = [
     {"file": "a.wav", "start_s": 0.0, "end_s": 1.5, "label": "dog", "score": 0.5, "error": ""},
     {"file": "a.wav", "start_s": 2.0, "end_s": 3.25, "label": "cat", "score": 0.25, "error": ""},
     {"file": "b.wav", "start_s": 0.0, "end_s": 0.0, "label": "", "score": 0.0, "error": "is bad"},
 ]
 
 
-def written(rows: list[Row], format: str, columns: tuple[str, ...] = ()) -> str:
+def written(rows: list[OutputRow], format: str, columns: tuple[str, ...] = ()) -> str:
     out = io.StringIO()
     write_rows(rows, format, out, columns=columns)
     return out.getvalue()
@@ -96,7 +96,7 @@ def test_columns_make_a_header_where_there_is_no_row(format: str, expected: str)
 def test_rows_are_written_as_they_arrive(format: str) -> None:
     out = io.StringIO()
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[OutputRow]:
         yield EVENTS[0]
         assert "dog" in out.getvalue()
         yield EVENTS[1]

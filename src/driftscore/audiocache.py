@@ -29,7 +29,7 @@ from driftscore.audio import Audio, Recording
 from driftscore.files import cache_home, is_url, local_path, open_url, url_stamp, warn_of_cache
 from driftscore.vectors import Matrix
 
-Entry = tuple[NDArray[np.float64], Matrix]
+WindowEmbeddings = tuple[NDArray[np.float64], Matrix]
 """The windows of a recording: (n, 2) starts and ends in seconds, (n, d) unit rows."""
 
 BLOCK = 2048
@@ -50,7 +50,7 @@ class Found(NamedTuple):
     """Whether any change of the content would change the stamp."""
     digest: bytes = b""
     """The sha256 of the content; empty while it is not known."""
-    entry: Entry | None = None
+    entry: WindowEmbeddings | None = None
 
 
 class AudioCache:
@@ -114,7 +114,7 @@ class AudioCache:
                 self._db.close()
             self._db = None
 
-    def _entries(self, digests: Sequence[bytes]) -> dict[bytes, Entry]:
+    def _entries(self, digests: Sequence[bytes]) -> dict[bytes, WindowEmbeddings]:
         rows = self._select(
             "SELECT sha256, spans, rows FROM audio WHERE model = ? AND sha256 IN",
             (self.model,),
@@ -218,6 +218,6 @@ def _digest(source: object) -> bytes:
         return b""
 
 
-def _entry(spans: bytes, rows: bytes) -> Entry:
+def _entry(spans: bytes, rows: bytes) -> WindowEmbeddings:
     times = np.frombuffer(spans, "<f8").reshape(-1, 2)
     return times, np.frombuffer(rows, "<f4").reshape(len(times), -1)

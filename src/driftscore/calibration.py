@@ -34,7 +34,7 @@ from driftscore.head import Head
 from driftscore.tensorfile import read_tensors, write_tensors
 from driftscore.vectors import Matrix
 
-Array = NDArray[np.float64]
+Statistics = NDArray[np.float64]
 Setting = TypeVar("Setting")
 
 KIND = "calibration"
@@ -90,31 +90,31 @@ class Calibration:
         return digest.hexdigest()
 
     @cached_property
-    def mean(self) -> Array:
+    def mean(self) -> Statistics:
         """The mean over clean and noisy embeddings, and over the place: (d)."""
         everything = np.concatenate([self.clean, self.noisy]).astype(np.float64).mean(axis=0)
         return self._blend(everything, lambda site: site.mean(axis=0))
 
     @cached_property
-    def covariance(self) -> Array:
+    def covariance(self) -> Statistics:
         """The covariance over clean and noisy embeddings, and over the place: (d, d)."""
         everything = np.concatenate([self.clean, self.noisy]).astype(np.float64)
         return self._blend(_covariance(everything), _covariance)
 
     @cached_property
-    def cross_covariance(self) -> Array:
+    def cross_covariance(self) -> Statistics:
         """The covariance of the clean (rows) with the noisy embeddings (columns): (d, d)."""
         clean, noisy = self.clean.astype(np.float64), self.noisy.astype(np.float64)
-        product: Array = (clean - clean.mean(axis=0)).T @ (noisy - noisy.mean(axis=0))
+        product: Statistics = (clean - clean.mean(axis=0)).T @ (noisy - noisy.mean(axis=0))
         return product / len(clean)
 
     @cached_property
-    def noisy_covariance(self) -> Array:
+    def noisy_covariance(self) -> Statistics:
         """The covariance of the noisy embeddings: (d, d)."""
         return _covariance(self.noisy.astype(np.float64))
 
     @cached_property
-    def displacement(self) -> Array:
+    def displacement(self) -> Statistics:
         """The covariance of the noisy minus the clean embeddings: (d, d)."""
         return _covariance(self.noisy.astype(np.float64) - self.clean)
 
@@ -165,7 +165,9 @@ class Calibration:
             check_model(found.made_by, backbone, what=f"The calibration {Path(path)}")
         return found
 
-    def _blend(self, everything: Array, statistic: Callable[[Array], Array]) -> Array:
+    def _blend(
+        self, everything: Statistics, statistic: Callable[[Statistics], Statistics]
+    ) -> Statistics:
         if not len(self.site) or not self.site_weight:
             return everything
         place = statistic(self.site.astype(np.float64))
@@ -211,13 +213,13 @@ def choose(
     return max(found, key=lambda key: found[key])
 
 
-def _covariance(rows: Array) -> Array:
+def _covariance(rows: Statistics) -> Statistics:
     centred = rows - rows.mean(axis=0)
-    product: Array = centred.T @ centred
+    product: Statistics = centred.T @ centred
     return product / len(rows)
 
 
-def _single(values: Array) -> NDArray[np.float32]:
+def _single(values: Statistics) -> NDArray[np.float32]:
     return values.astype(np.float32)
 
 

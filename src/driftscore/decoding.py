@@ -33,10 +33,10 @@ LOUDEST = 256.0
 """Floats beyond this are samples that were not scaled to [-1, 1], such as 16-bit integers."""
 
 
-def mono(samples: NDArray[Any]) -> Samples:
+def mono(samples: NDArray[np.generic]) -> Samples:
     """Mix to one float32 channel; refuse what is not sound."""
     if samples.dtype.kind == "i":
-        samples = samples.astype(np.float32) / -float(np.iinfo(samples.dtype).min)
+        samples = samples.astype(np.float32) / -float(np.iinfo(str(samples.dtype)).min)
     elif samples.dtype == np.uint8:
         samples = (samples.astype(np.float32) - 128) / 128
     elif samples.dtype.kind != "f":

@@ -45,10 +45,10 @@ class LabelScore(TypedDict):
 
 Answer = list[LabelScore]
 """The labels of one recording, best first."""
-Clip = Recording | Numbers
+PipelineInput = Recording | Numbers
 """A recording, or an array of samples that has the model's own rate, as in transformers."""
-OneClip = TypeVar("OneClip", bound=Clip)
-Labels = Iterable[str] | str
+OneClip = TypeVar("OneClip", bound=PipelineInput)
+CandidateLabels = Iterable[str] | str
 
 
 class ZeroShotPipeline:
@@ -62,7 +62,7 @@ class ZeroShotPipeline:
         self,
         classifier: Classifier,
         *,
-        candidate_labels: Labels | None = None,
+        candidate_labels: CandidateLabels | None = None,
         hypothesis_template: str | None = None,
         top_k: int | None = None,
     ) -> None:
@@ -83,7 +83,7 @@ class ZeroShotPipeline:
     def __call__(
         self,
         audios: list[OneClip],
-        candidate_labels: Labels | None = None,
+        candidate_labels: CandidateLabels | None = None,
         *,
         hypothesis_template: str | None = None,
         top_k: int | None = None,
@@ -93,8 +93,8 @@ class ZeroShotPipeline:
     @overload
     def __call__(
         self,
-        audios: Clip,
-        candidate_labels: Labels | None = None,
+        audios: PipelineInput,
+        candidate_labels: CandidateLabels | None = None,
         *,
         hypothesis_template: str | None = None,
         top_k: int | None = None,
@@ -103,8 +103,8 @@ class ZeroShotPipeline:
 
     def __call__(
         self,
-        audios: Clip | list[OneClip],
-        candidate_labels: Labels | None = None,
+        audios: PipelineInput | list[OneClip],
+        candidate_labels: CandidateLabels | None = None,
         *,
         hypothesis_template: str | None = None,
         top_k: int | None = None,
@@ -154,7 +154,7 @@ def pipeline(
     prompts: PromptSettings | None = None,
     preset: str | PathLike[str] | Preset = DEFAULT_PRESET,
     progress: bool | None = None,
-    candidate_labels: Labels | None = None,
+    candidate_labels: CandidateLabels | None = None,
     hypothesis_template: str | None = None,
     top_k: int | None = None,
     **ignored: object,
@@ -221,7 +221,7 @@ def _note_ignored(function: Callable[..., object], given: Iterable[str]) -> None
         )
 
 
-def _label_names(labels: Labels | None) -> tuple[str, ...]:
+def _label_names(labels: CandidateLabels | None) -> tuple[str, ...]:
     if labels is None:
         raise UsageError('No labels given; pass candidate_labels=["dog bark", "siren"]')
     return split_labels(labels) if isinstance(labels, str) else tuple(labels)

@@ -22,12 +22,12 @@ from typing import Any, Literal
 from driftscore.errors import FormatError, UsageError, unknown
 from driftscore.settings import PromptSettings
 
-Kind = Literal["phrases", "templates"]
+PackKind = Literal["phrases", "templates"]
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 
 @dataclass(frozen=True)
-class Entry:
+class PackEntry:
     """One phrase or template of a pack."""
 
     id: str
@@ -42,10 +42,10 @@ class Pack:
     """A named list of phrases or of templates."""
 
     id: str
-    kind: Kind
+    kind: PackKind
     title: str
     provenance: str
-    entries: tuple[Entry, ...]
+    entries: tuple[PackEntry, ...]
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -184,7 +184,7 @@ def compose(
 
 
 def _noisy_texts(
-    label: str, phrases: Sequence[str], templates: Sequence[Entry], settings: PromptSettings
+    label: str, phrases: Sequence[str], templates: Sequence[PackEntry], settings: PromptSettings
 ) -> LabelTexts:
     """Return the texts of a label, phrase by phrase and within a phrase template by template."""
     name = words(label)
@@ -205,7 +205,7 @@ def pack_names() -> tuple[str, ...]:
     return tuple(sorted(f.name.removesuffix(".toml") for f in home.iterdir() if f.is_file()))
 
 
-def load_pack(name_or_path: str | Path, *, kind: Kind | None = None) -> Pack:
+def load_pack(name_or_path: str | Path, *, kind: PackKind | None = None) -> Pack:
     """Load a pack by its id, or a user's own by its path; `kind` says which kind is required."""
     given = str(name_or_path)
     if given in pack_names():
@@ -253,14 +253,14 @@ def _parse(text: str, *, where: str) -> Pack:
     return pack
 
 
-def _entries(data: dict[str, Any], kind: str) -> tuple[Entry, ...]:
+def _entries(data: dict[str, Any], kind: str) -> tuple[PackEntry, ...]:
     return tuple(
-        Entry(e["id"], e["text"].strip(), e.get("provenance", ""), e.get("matched"))
+        PackEntry(e["id"], e["text"].strip(), e.get("provenance", ""), e.get("matched"))
         for e in data.get(kind.removesuffix("s"), [])
     )
 
 
-def _derived(data: dict[str, Any], where: str) -> tuple[Entry, ...]:
+def _derived(data: dict[str, Any], where: str) -> tuple[PackEntry, ...]:
     """Return the entries of a pack made from a shipped one by `keep` or `drop`."""
     base = load_pack(data["from"], kind=data["kind"])
     keep = data.get("keep", [e.id for e in base.entries])

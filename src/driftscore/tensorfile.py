@@ -1,4 +1,4 @@
-"""Safetensors files of ours: arrays, what kind of thing they are, and all that made them.
+"""Our safetensors files: arrays, what kind of file they are, and everything that made them.
 
 The metadata is one JSON text with sorted keys: the same content makes the same bytes.
 """
@@ -15,25 +15,31 @@ from numpy.typing import NDArray
 from driftscore.errors import FormatError
 from driftscore.files import replacing
 
-Array = NDArray[Any]
+Tensor = NDArray[np.generic]
+Content = tuple[dict[str, NDArray[Any]], dict[str, Any]]
+"""The arrays of a file by name, and its JSON description."""
 
 
 def write_tensors(
-    path: str | PathLike[str], tensors: Mapping[str, Array], *, kind: str, about: Mapping[str, Any]
+    path: str | PathLike[str],
+    tensors: Mapping[str, Tensor],
+    *,
+    kind: str,
+    about: Mapping[str, object],
 ) -> None:
-    """Write arrays with their kind and their JSON description, whole or not at all."""
+    """Write arrays with their kind and their JSON description, completely or not at all."""
     from safetensors.numpy import save_file
 
-    whole = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    complete = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     # One key: safetensors writes several in an order that changes from run to run.
     text = json.dumps({"kind": kind, **about}, sort_keys=True, ensure_ascii=False)
     with replacing(path) as partial:
-        save_file(whole, partial, metadata={"driftscore": text})
+        save_file(complete, partial, metadata={"driftscore": text})
 
 
 def read_tensors(
     path: str | PathLike[str], *, kind: str, needs: Sequence[str], may: Sequence[str] = ()
-) -> tuple[dict[str, Array], dict[str, Any]]:
+) -> Content:
     """Read the arrays in `needs`, those in `may` that exist, and the description of a file."""
     from safetensors import SafetensorError, safe_open
 
@@ -48,4 +54,4 @@ def read_tensors(
             present = [name for name in may if name in file.keys()]  # noqa: SIM118
             return {name: file.get_tensor(name) for name in (*needs, *present)}, about
     except (SafetensorError, OSError, KeyError, json.JSONDecodeError) as error:
-        raise FormatError(f"{Path(path)} is not a whole {kind} file: {error}") from error
+        raise FormatError(f"{Path(path)} is not a complete {kind} file: {error}") from error

@@ -8,7 +8,7 @@ import typer
 from driftscore.caches import Cache, clear_caches, find_caches, list_caches
 from driftscore.cli import options as take
 from driftscore.cli.reporting import say
-from driftscore.formats import DEFAULT_FORMAT, Row, write_rows
+from driftscore.formats import DEFAULT_FORMAT, OutputRow, write_rows
 
 app = typer.Typer(
     name="cache",
@@ -53,7 +53,7 @@ def _confirmed(question: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _row(cache: Cache, *, readable: bool) -> Row:
+def _row(cache: Cache, *, readable: bool) -> OutputRow:
     return {
         "cache": cache.name,
         "size" if readable else "bytes": _size(cache.size()) if readable else cache.size(),

@@ -20,7 +20,7 @@ from driftscore.cli.rows import (
 from driftscore.embedder import Embedder
 from driftscore.engines import DEFAULT_ENGINE
 from driftscore.errors import UsageError
-from driftscore.formats import DEFAULT_FORMAT, Row, find_format, write_rows
+from driftscore.formats import DEFAULT_FORMAT, OutputRow, find_format, write_rows
 from driftscore.settings import AUTO, DEFAULT_PRESET
 
 
@@ -34,18 +34,18 @@ def classify(
     windows: take.Windows = False,
     format: take.FormatName = DEFAULT_FORMAT,
     out: take.Out = None,
-    labels: take.Labels = None,
+    labels: take.LabelsOption = None,
     labels_file: take.LabelsFile = None,
     backbone: take.BackboneName = DEFAULT_BACKBONE,
     runtime: take.Runtime = DEFAULT_RUNTIME,
     rule: take.RuleName = AUTO,
     beta: take.Beta = None,
-    settings: take.Settings = None,
-    noise: take.Noise = None,
+    settings: take.SettingsOption = None,
+    noise: take.NoiseOption = None,
     pool: take.Pool = None,
     preset: take.PresetName = DEFAULT_PRESET,
     prompt: take.Prompt = None,
-    pack: take.Pack = None,
+    pack: take.PackOption = None,
     templates: take.Templates = None,
     reference: take.Reference = None,
     direction: take.Direction = None,
@@ -65,7 +65,7 @@ def classify(
     names = None if head else take.label_names(labels, labels_file)
     prompts = take.prompt_settings(preset, prompt, pack, templates, reference, direction, skip_same)
     values = take.rule_settings(settings, beta, noise, pool, raw=raw)
-    scoring = take.Scoring(names, rule, values, prompts, preset, calibration)
+    scoring = take.ScoringOptions(names, rule, values, prompts, preset, calibration)
     cut = take.optional_number("--threshold", threshold)
     with take.make_embedder(backbone, runtime, cache, engine, address, threads) as embedder:
         classifiers = fitted(scoring, embedder, compare, threshold=cut, head=head, verbose=verbose)
@@ -103,7 +103,7 @@ class View:
 
     def _rows(
         self, classifiers: list[Classifier], recordings: list[str], tally: Tally, spans: bool
-    ) -> Iterator[Row]:
+    ) -> Iterator[OutputRow]:
         classifier = classifiers[0]
         if len(classifiers) > 1:
             return compared_rows(classifiers, watched(classifier.embed, recordings, tally))
@@ -116,7 +116,7 @@ class View:
 
 
 def fitted(
-    scoring: take.Scoring,
+    scoring: take.ScoringOptions,
     embedder: Embedder,
     compare: str | None,
     *,

@@ -37,18 +37,18 @@ OtherwiseLabels = Annotated[
 def head(
     out: HeadOut,
     text_embeddings: TextEmbeddings = None,
-    labels: take.Labels = None,
+    labels: take.LabelsOption = None,
     labels_file: take.LabelsFile = None,
     backbone: take.BackboneName = DEFAULT_BACKBONE,
     runtime: take.Runtime = DEFAULT_RUNTIME,
     rule: take.RuleName = AUTO,
     beta: take.Beta = None,
-    settings: take.Settings = None,
-    noise: take.Noise = None,
+    settings: take.SettingsOption = None,
+    noise: take.NoiseOption = None,
     pool: take.Pool = None,
     preset: take.PresetName = DEFAULT_PRESET,
     prompt: take.Prompt = None,
-    pack: take.Pack = None,
+    pack: take.PackOption = None,
     templates: take.Templates = None,
     reference: take.Reference = None,
     direction: take.Direction = None,
@@ -60,7 +60,7 @@ def head(
     names = take.label_names(labels, labels_file)
     prompts = take.prompt_settings(preset, prompt, pack, templates, reference, direction, skip_same)
     values = take.rule_settings(settings, beta, noise, pool, raw=raw)
-    scoring = take.Scoring(names, rule, values, prompts, preset, calibration)
+    scoring = take.ScoringOptions(names, rule, values, prompts, preset, calibration)
     if text_embeddings:
         texts = tuple(scoring.classifier(backbone).texts())
         model = Stored(load_vectors(text_embeddings, texts), where=str(text_embeddings))
@@ -81,18 +81,18 @@ def score(
     threshold: take.Threshold = None,
     format: take.FormatName = DEFAULT_FORMAT,
     out: take.Out = None,
-    labels: take.Labels = None,
+    labels: take.LabelsOption = None,
     labels_file: take.LabelsFile = None,
     backbone: take.BackboneName = DEFAULT_BACKBONE,
     runtime: take.Runtime = DEFAULT_RUNTIME,
     rule: take.RuleName = AUTO,
     beta: take.Beta = None,
-    settings: take.Settings = None,
-    noise: take.Noise = None,
+    settings: take.SettingsOption = None,
+    noise: take.NoiseOption = None,
     pool: take.Pool = None,
     preset: take.PresetName = DEFAULT_PRESET,
     prompt: take.Prompt = None,
-    pack: take.Pack = None,
+    pack: take.PackOption = None,
     templates: take.Templates = None,
     reference: take.Reference = None,
     direction: take.Direction = None,
@@ -111,7 +111,7 @@ def score(
             preset, prompt, pack, templates, reference, direction, skip_same
         )
         values = take.rule_settings(settings, beta, noise, pool, raw=raw)
-        scoring = take.Scoring(names, rule, values, texts, preset, calibration)
+        scoring = take.ScoringOptions(names, rule, values, texts, preset, calibration)
         made = scoring.classifier(Embedder(backbone, runtime=runtime), threshold=_ANY).fit().head_
     check_model(made.made_by, content, what="The head")
     cut = take.optional_number("--threshold", threshold)
@@ -122,18 +122,18 @@ def score(
 
 
 def prompts(
-    labels: take.Labels = None,
+    labels: take.LabelsOption = None,
     labels_file: take.LabelsFile = None,
     backbone: take.BackboneName = DEFAULT_BACKBONE,
     runtime: take.Runtime = DEFAULT_RUNTIME,
     rule: take.RuleName = AUTO,
     beta: take.Beta = None,
-    settings: take.Settings = None,
-    noise: take.Noise = None,
+    settings: take.SettingsOption = None,
+    noise: take.NoiseOption = None,
     pool: take.Pool = None,
     preset: take.PresetName = DEFAULT_PRESET,
     prompt: take.Prompt = None,
-    pack: take.Pack = None,
+    pack: take.PackOption = None,
     templates: take.Templates = None,
     reference: take.Reference = None,
     direction: take.Direction = None,
@@ -146,7 +146,7 @@ def prompts(
     names = take.label_names(labels, labels_file)
     texts = take.prompt_settings(preset, prompt, pack, templates, reference, direction, skip_same)
     values = take.rule_settings(settings, beta, noise, pool, raw=raw)
-    scoring = take.Scoring(names, rule, values, texts, preset, calibration)
+    scoring = take.ScoringOptions(names, rule, values, texts, preset, calibration)
     with output(out) as stream:
         stream.writelines(f"{text}\n" for text in scoring.classifier(backbone).texts())
 

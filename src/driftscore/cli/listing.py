@@ -9,7 +9,7 @@ import typer
 from driftscore import backbones, engines, formats, registry, rules
 from driftscore.cli import options as take
 from driftscore.errors import DriftscoreError, unknown
-from driftscore.formats import DEFAULT_FORMAT, Row, write_rows
+from driftscore.formats import DEFAULT_FORMAT, OutputRow, write_rows
 from driftscore.prompts import load_pack, pack_names
 from driftscore.settings import load_preset, preset_names
 
@@ -30,9 +30,9 @@ def list_(
     write_rows(_LISTS[what](), format, sys.stdout)
 
 
-def plugin_rows(kind: registry.Kind) -> list[Row]:
+def plugin_rows(kind: registry.Kind) -> list[OutputRow]:
     """Return one row per plug-in; one that cannot be loaded is a row that says so."""
-    rows: list[Row] = []
+    rows: list[OutputRow] = []
     for name in registry.names(kind):
         try:
             what = registry.summary(registry.find(kind, name))
@@ -42,34 +42,34 @@ def plugin_rows(kind: registry.Kind) -> list[Row]:
     return rows
 
 
-def _pack_rows() -> list[Row]:
+def _pack_rows() -> list[OutputRow]:
     packs = [load_pack(name) for name in pack_names()]
     return [{"pack": p.id, "holds": f"{len(p.entries)} {p.kind}", "what": p.title} for p in packs]
 
 
-def _preset_rows() -> list[Row]:
+def _preset_rows() -> list[OutputRow]:
     return [{"preset": name, "what": load_preset(name).title} for name in preset_names()]
 
 
-def _dataset_rows() -> list[Row]:
+def _dataset_rows() -> list[OutputRow]:
     from driftscore.lab.corpora import datasets  # not at the top: other commands need no lab
 
     return plugin_rows(datasets.KIND)
 
 
-def _noise_rows() -> list[Row]:
+def _noise_rows() -> list[OutputRow]:
     from driftscore.lab.corpora import noises
 
     return plugin_rows(noises.KIND)
 
 
-def _mixing_rows() -> list[Row]:
+def _mixing_rows() -> list[OutputRow]:
     from driftscore.lab.mixing import mixings
 
     return plugin_rows(mixings.KIND)
 
 
-_LISTS: dict[str, Callable[[], list[Row]]] = {
+_LISTS: dict[str, Callable[[], list[OutputRow]]] = {
     "rules": lambda: plugin_rows(rules.KIND),
     "backbones": lambda: plugin_rows(backbones.KIND),
     "packs": _pack_rows,

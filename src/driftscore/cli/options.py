@@ -26,7 +26,7 @@ Files = Annotated[
 Clips = Annotated[Path, typer.Argument(help="An npz of clip embeddings (see `embed`).")]
 
 # What the labels are, and how they are scored.
-Labels = Annotated[
+LabelsOption = Annotated[
     list[str] | None,
     typer.Option("--labels", "-l", help='The labels: "dog bark, siren, rain"; repeatable.'),
 ]
@@ -60,11 +60,11 @@ Beta = Annotated[
         "preset nor you set it.",
     ),
 ]
-Settings = Annotated[
+SettingsOption = Annotated[
     list[str] | None,
     typer.Option("--set", help="A setting of the rule, as in tau=0.3; repeatable."),
 ]
-Noise = Annotated[
+NoiseOption = Annotated[
     list[str] | None,
     typer.Option("--noise", help="Noise-only recordings, a folder or an npz (zs_audio)."),
 ]
@@ -76,7 +76,7 @@ PresetName = Annotated[
     str, typer.Option("--preset", help="A paper's settings: see `list presets`, or a TOML file.")
 ]
 Prompt = Annotated[str | None, typer.Option("--prompt", help="The clean prompt, with {c} in it.")]
-Pack = Annotated[
+PackOption = Annotated[
     str | None, typer.Option("--pack", help="Noise phrases: the id of a pack, or its file.")
 ]
 Templates = Annotated[
@@ -149,7 +149,7 @@ Out = Annotated[
 
 
 @dataclass(frozen=True)
-class Scoring:
+class ScoringOptions:
     """The labels of a command and how they are scored."""
 
     labels: tuple[str, ...] | None
@@ -181,7 +181,7 @@ class Scoring:
             calibration=False if self.calibration == "none" else self.calibration,
         )
 
-    def compared_with(self, rule: str) -> tuple["Scoring", "Scoring"]:
+    def compared_with(self, rule: str) -> tuple["ScoringOptions", "ScoringOptions"]:
         """Return the scoring by this rule and by another one, each with the settings it has.
 
         A setting that neither of them has stays with the first, which refuses it.

@@ -6,7 +6,7 @@ from driftscore.calibration import UNIT
 from driftscore.classifier import Classifier
 from driftscore.embedder import Embedded
 from driftscore.events import Event, merge
-from driftscore.formats import Row, Value
+from driftscore.formats import OutputRow, OutputValue
 from driftscore.head import Head
 from driftscore.result import Result, lead
 
@@ -25,7 +25,7 @@ def score_title(head: Head) -> str:
 
 def result_rows(
     results: Iterable[Result], threshold: float | None, unit: str, *, multi: bool, spans: bool
-) -> Iterator[Row]:
+) -> Iterator[OutputRow]:
     """Yield one row per recording; as spans, one row for each of its labels."""
     if spans:
         yield from _span_rows(results, threshold, unit)
@@ -35,7 +35,7 @@ def result_rows(
         yield from _best_rows(results, unit)
 
 
-def _best_rows(results: Iterable[Result], unit: str) -> Iterator[Row]:
+def _best_rows(results: Iterable[Result], unit: str) -> Iterator[OutputRow]:
     for result in results:
         best = result.best_two()  # once: an archive has 100,000 of these rows
         label, runner_up, *_ = [*(label for label, _ in best), "", ""]
@@ -50,16 +50,20 @@ def _best_rows(results: Iterable[Result], unit: str) -> Iterator[Row]:
         }
 
 
-def _score_rows(results: Iterable[Result], threshold: float | None, unit: str) -> Iterator[Row]:
+def _score_rows(
+    results: Iterable[Result], threshold: float | None, unit: str
+) -> Iterator[OutputRow]:
     for result in results:
         chosen = {} if threshold is None else {"labels": result.above(threshold)}
         scores: dict[str, str | float] = dict.fromkeys(result.labels, "")
         scores |= dict(result.ranking)
-        row: dict[str, Value] = {"file": result.source, **chosen, "scores": scores}
+        row: dict[str, OutputValue] = {"file": result.source, **chosen, "scores": scores}
         yield row | {"unit": unit, "error": result.error}
 
 
-def _span_rows(results: Iterable[Result], threshold: float | None, unit: str) -> Iterator[Row]:
+def _span_rows(
+    results: Iterable[Result], threshold: float | None, unit: str
+) -> Iterator[OutputRow]:
     for result in results:
         scores = dict(result.ranking)
         chosen = [result.label] if threshold is None else result.above(threshold)
@@ -70,7 +74,7 @@ def _span_rows(results: Iterable[Result], threshold: float | None, unit: str) ->
 
 def event_rows(
     classifier: Classifier, recordings: Iterable[Embedded], *, merged: bool
-) -> Iterator[Row]:
+) -> Iterator[OutputRow]:
     """Yield the events of each recording, or its windows one by one."""
     unit = unit_of(classifier.head_)
     for embedded in recordings:
@@ -87,7 +91,7 @@ def event_rows(
 
 def compared_rows(
     classifiers: Sequence[Classifier], recordings: Iterable[Embedded]
-) -> Iterator[Row]:
+) -> Iterator[OutputRow]:
     """Yield the best labels of several rules side by side."""
     heads = {classifier.rule_.name: classifier.head_ for classifier in classifiers}
     for embedded in recordings:
@@ -97,7 +101,7 @@ def compared_rows(
             else Result(embedded.source, head.labels, head.scores(embedded.embedding)[0])
             for name, head in heads.items()
         }
-        row: dict[str, Value] = {"file": embedded.source}
+        row: dict[str, OutputValue] = {"file": embedded.source}
         for name, result in results.items():
             row |= {name: result.label, f"{name} margin": "" if embedded.error else result.margin}
         agree = len({result.label for result in results.values()}) == 1
@@ -105,7 +109,7 @@ def compared_rows(
         yield row | {"same": same, "error": embedded.error}
 
 
-def _event_row(source: str, event: Event, unit: str, error: str = "") -> Row:
+def _event_row(source: str, event: Event, unit: str, error: str = "") -> OutputRow:
     return {
         "file": source,
         "start_s": event.start_s,

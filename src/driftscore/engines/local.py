@@ -18,7 +18,14 @@ from threading import Event, Semaphore
 import numpy as np
 
 from driftscore.audio import Recording, Window, describe, sounding_windows
-from driftscore.audiocache import BLOCK, AudioCache, Entry, Found, is_local_file, unchanged
+from driftscore.audiocache import (
+    BLOCK,
+    AudioCache,
+    Found,
+    WindowEmbeddings,
+    is_local_file,
+    unchanged,
+)
 from driftscore.engines.protocol import Embedded, EngineSettings, failed, thread_count
 from driftscore.errors import AudioError, UsageError
 from driftscore.vectors import Vector
@@ -211,7 +218,7 @@ class _Run:
         if found and not unchanged(recording, found):
             task.found = Found()  # it was written to meanwhile: which content was embedded?
 
-    def _result(self, task: _Task) -> Entry:
+    def _result(self, task: _Task) -> WindowEmbeddings:
         """Wait for the windows of a recording, and keep those that are new for the cache."""
         if task.reading is not None:
             self._in_work -= 1

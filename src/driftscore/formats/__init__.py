@@ -9,9 +9,17 @@ from collections.abc import Iterable, Sequence
 from typing import IO
 
 from driftscore import registry
-from driftscore.formats.protocol import Format, Row, Value, Write, describe_format
+from driftscore.formats.protocol import Format, OutputRow, OutputValue, Write, describe_format
 
-__all__ = ["Format", "Row", "Value", "Write", "find_format", "format_names", "write_rows"]
+__all__ = [
+    "Format",
+    "OutputRow",
+    "OutputValue",
+    "Write",
+    "find_format",
+    "format_names",
+    "write_rows",
+]
 
 KIND = registry.Kind("format", __name__, "write")
 DEFAULT_FORMAT = "table"
@@ -30,7 +38,7 @@ def find_format(format: str | Format) -> Format:
 
 
 def write_rows(
-    rows: Iterable[Row],
+    rows: Iterable[OutputRow],
     format: str | Format,
     out: IO[str],
     *,

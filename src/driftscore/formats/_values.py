@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO
 
 from driftscore.errors import UsageError
-from driftscore.formats.protocol import Row, Value
+from driftscore.formats.protocol import OutputRow, OutputValue
 
 
-def flat(row: Row) -> Row:
+def flat(row: OutputRow) -> OutputRow:
     """Return a row with the scores of all labels in columns of their own."""
     if "scores" not in row:
         return row
-    spread: dict[str, Value] = {}
+    spread: dict[str, OutputValue] = {}
     for key, value in row.items():
         if key == "scores" and isinstance(value, Mapping):
             spread |= {f"score:{label}": score for label, score in value.items()}
@@ -23,14 +23,14 @@ def flat(row: Row) -> Row:
     return spread
 
 
-def plain(value: Value) -> object:
+def plain(value: OutputValue) -> object:
     """Return a value as csv holds it: a number with six decimals, a list joined."""
     if isinstance(value, float):
         return f"{value:.6f}"
     return "; ".join(value) if isinstance(value, list) else value
 
 
-def rounded(value: Value | Row) -> object:
+def rounded(value: OutputValue | OutputRow) -> object:
     """Return a value as JSON holds it: floats as in csv, infinity (no runner-up) as null."""
     if isinstance(value, dict):
         return {key: rounded(item) for key, item in value.items()}
@@ -48,7 +48,7 @@ def after_row(out: IO[str]) -> Callable[[], None]:
     return out.flush if flushed else lambda: None
 
 
-def spans(rows: Iterable[Row], format: str) -> Iterator[Row]:
+def spans(rows: Iterable[OutputRow], format: str) -> Iterator[OutputRow]:
     """Yield the rows that are spans of time; failed files are reported on stderr, not here."""
     for row in rows:
         if row.get("error"):

@@ -5,13 +5,13 @@ from typing import IO
 
 from driftscore.errors import UsageError
 from driftscore.formats._values import spans
-from driftscore.formats.protocol import Row
+from driftscore.formats.protocol import OutputRow
 
 SPANS = True
 
 
 def write(
-    rows: Iterable[Row], out: IO[str], *, title: str = "", columns: Sequence[str] = ()
+    rows: Iterable[OutputRow], out: IO[str], *, title: str = "", columns: Sequence[str] = ()
 ) -> None:
     """Write one line per event; a label track has no place for the name of its recording."""
     events = list(spans(rows, "audacity"))

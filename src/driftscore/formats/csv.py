@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 from typing import IO
 
 from driftscore.formats._values import after_row, flat, plain
-from driftscore.formats.protocol import Row
+from driftscore.formats.protocol import OutputRow
 
 
 def write(
-    rows: Iterable[Row], out: IO[str], *, title: str = "", columns: Sequence[str] = ()
+    rows: Iterable[OutputRow], out: IO[str], *, title: str = "", columns: Sequence[str] = ()
 ) -> None:
     """Write a header and one line per row, as the rows arrive."""
     writer, flush = csv.writer(out, lineterminator="\n"), after_row(out)

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 from typing import IO
 
 from driftscore.formats._values import after_row, rounded
-from driftscore.formats.protocol import Row
+from driftscore.formats.protocol import OutputRow
 
 
 def write(
-    rows: Iterable[Row], out: IO[str], *, title: str = "", columns: Sequence[str] = ()
+    rows: Iterable[OutputRow], out: IO[str], *, title: str = "", columns: Sequence[str] = ()
 ) -> None:
     """Write the rows as one JSON array, one line per row, as the rows arrive."""
     flush, before = after_row(out), "[\n"

@@ -16,9 +16,9 @@ from typing import IO, Protocol, cast, runtime_checkable
 from driftscore.errors import UsageError
 from driftscore.registry import summary
 
-Value = str | float | Sequence[str] | Mapping[str, str | float] | None
+OutputValue = str | float | Sequence[str] | Mapping[str, str | float] | None
 """One value of a row: text, a number, a list of labels, or the scores of all labels."""
-Row = Mapping[str, Value]
+OutputRow = Mapping[str, OutputValue]
 """One row; the rows of one output have the same keys in the same order."""
 
 
@@ -26,7 +26,12 @@ class Write(Protocol):
     """The function that writes rows in one format."""
 
     def __call__(
-        self, rows: Iterable[Row], out: IO[str], *, title: str = "", columns: Sequence[str] = ()
+        self,
+        rows: Iterable[OutputRow],
+        out: IO[str],
+        *,
+        title: str = "",
+        columns: Sequence[str] = (),
     ) -> None:
         """Write rows to a text stream; `columns` names the keys in case there is no row."""
 

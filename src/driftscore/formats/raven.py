@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import IO
 
 from driftscore.formats._values import spans
-from driftscore.formats.protocol import Row
+from driftscore.formats.protocol import OutputRow
 
 SPANS = True
 _COLUMNS = ("Selection", "View", "Channel", "Begin Time (s)", "End Time (s)", "Begin File",
@@ -12,7 +12,7 @@ _COLUMNS = ("Selection", "View", "Channel", "Begin Time (s)", "End Time (s)", "B
 
 
 def write(
-    rows: Iterable[Row], out: IO[str], *, title: str = "", columns: Sequence[str] = ()
+    rows: Iterable[OutputRow], out: IO[str], *, title: str = "", columns: Sequence[str] = ()
 ) -> None:
     """Write a header and one line per event, as the rows arrive."""
     out.write("\t".join(_COLUMNS) + "\n")

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Sequence
 from typing import IO
 
 from driftscore.formats._values import flat, plain
-from driftscore.formats.protocol import Row, Value
+from driftscore.formats.protocol import OutputRow, OutputValue
 
 _PIPE_WIDTH = 200
 
 
 def write(
-    rows: Iterable[Row], out: IO[str], *, title: str = "", columns: Sequence[str] = ()
+    rows: Iterable[OutputRow], out: IO[str], *, title: str = "", columns: Sequence[str] = ()
 ) -> None:
     """Draw a table as wide as the terminal, or up to 200 characters wide in a pipe or file."""
     from rich import box
@@ -35,11 +35,11 @@ def write(
     out.write("\n".join(line.rstrip() for line in drawn.getvalue().splitlines()) + "\n")
 
 
-def _without_empty_errors(rows: Sequence[Row]) -> list[Row]:
+def _without_empty_errors(rows: Sequence[OutputRow]) -> list[OutputRow]:
     """Drop the column `error` where no row has one, and the unit, which the title says."""
     dropped = {"unit"} if any(row.get("error") for row in rows) else {"unit", "error"}
     return [{key: value for key, value in row.items() if key not in dropped} for row in rows]
 
 
-def _short(value: Value) -> str:
+def _short(value: OutputValue) -> str:
     return f"{value:.3f}" if isinstance(value, float) else str(plain(value))

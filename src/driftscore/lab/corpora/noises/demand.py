@@ -3,7 +3,7 @@
     {ENVIRONMENT}/ch01.wav ... ch16.wav    48 kHz (or 16 kHz)
 
 Only ch01 is used: the other microphones recorded the same moments from centimetres away. The
-classes to avoid are our own judgement of what can be heard in such an environment.
+classes to avoid are our own judgement of which sounds occur in such an environment.
 """
 
 from collections.abc import Iterable

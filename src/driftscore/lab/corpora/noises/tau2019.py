@@ -3,7 +3,7 @@
     audio/{scene}-{city}-{location}-{segment}-{device}.wav    10 s, 48 kHz, binaural
     meta.csv                                                  filename, scene_label, ...; tabs
 
-The classes to avoid are our own judgement of what can be heard in a scene; the paper names none.
+The classes to avoid are our own judgement of which sounds occur in a scene; the paper names none.
 """
 
 from collections.abc import Iterable
