@@ -88,6 +88,16 @@ def quick(monkeypatch):
 def content(store):
     """Return the content of the rows of a store, without times and versions."""
     return [
-        (r.cell.key, r.metric, r.value, r.n, r.failed, r.gain, dict(r.details), None if r.outcomes is None else r.outcomes.tolist(), r.error)
+        (
+            r.cell.key,
+            r.metric,
+            r.value,
+            r.n,
+            r.failed,
+            r.gain,
+            dict(r.details),
+            None if r.outcomes is None else r.outcomes.tolist(),
+            r.error,
+        )
         for r in store.rows()
-    ]  # fmt: skip
+    ]

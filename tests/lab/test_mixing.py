@@ -406,11 +406,12 @@ def test_the_box_room_decays_in_about_its_reverberation_time(rt60_s):
     assert first == pytest.approx(direct / SPEED_M_S * 16_000, abs=1)
     assert response[first] == pytest.approx(1 / (4 * np.pi * direct), rel=1e-6)
     # Schroeder's curve: the energy that is still to come falls by 60 dB per reverberation time.
-    energy = np.cumsum(response[::-1] ** 2)[::-1]
+    # Differences remove the lowest frequencies, at which all pulses add up in phase.
+    energy = np.cumsum(np.diff(response)[::-1] ** 2)[::-1]
     level = 10 * np.log10(energy / energy[0])
     span = np.flatnonzero((level < -5) & (level > -25))
     slope = np.polyfit(span / 16_000, level[span], 1)[0]
-    assert -60 / slope == pytest.approx(rt60_s, rel=SABINE)
+    assert -60 / slope == pytest.approx(rt60_s, rel=0.2)
 
 
 def test_the_images_of_the_box_room_are_those_of_a_slow_sum():
@@ -433,5 +434,5 @@ def test_the_images_of_the_box_room_are_those_of_a_slow_sum():
 
 
 def test_a_box_room_cannot_be_too_dry():
-    with pytest.raises(UsageError, match=r"reverberation time of at least 0\.11 s, got 0\.05"):
+    with pytest.raises(UsageError, match=r"reverberation time of at least 0\.12 s, got 0\.05"):
         box_response(8_000, 0.05)

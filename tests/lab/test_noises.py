@@ -135,9 +135,7 @@ def test_an_additive_mix_with_it_is_rebuilt_from_its_record(name, tmp_path, writ
     np.testing.assert_array_equal(again, before)
 
 
-@pytest.mark.parametrize(
-    "name", sorted(set(noises.noise_names()) - {"synthetic", "synthetic_room"})
-)
+@pytest.mark.parametrize("name", [name for name in noises.noise_names() if "synthetic" not in name])
 def test_what_an_empty_or_absent_folder_lacks_is_listed(name, tmp_path):
     (tmp_path / "empty").mkdir()
     noise = noises.find_noise(name)
@@ -204,7 +202,7 @@ def test_the_shared_noises_are_fifteen_with_their_classes_to_avoid(shared, monke
 
 
 def test_a_long_recording_gives_every_position_and_never_wraps(tmp_path):
-    ramp = Sound("ramp", Audio(np.arange(1, RATE + 1, dtype=np.float32), RATE))
+    ramp = Sound("ramp", Audio(np.arange(1, RATE + 1, dtype=np.float32) / RATE, RATE))
     starts = {
         draw_excerpt(ramp, (RATE - 2) / RATE, np.random.default_rng(seed)).start
         for seed in range(60)
@@ -213,7 +211,7 @@ def test_a_long_recording_gives_every_position_and_never_wraps(tmp_path):
 
 
 def test_a_short_recording_is_repeated_from_its_beginning():
-    ramp = Sound("ramp", Audio(np.arange(1, RATE + 1, dtype=np.float32), RATE))
+    ramp = Sound("ramp", Audio(np.arange(1, RATE + 1, dtype=np.float32) / RATE, RATE))
     drawn = draw_excerpt(ramp, 2.5, np.random.default_rng(0))
     assert drawn.start == 0
     expected = np.tile(ramp.audio.samples, 3)[: round(2.5 * RATE)]

@@ -244,7 +244,6 @@ def test_a_noisy_pool_is_that_of_the_other_folds(home, tmp_path, monkeypatch):
         condition, scorings = next(iter(groups(grid, facts)))
         clips, labels = jobs.clips_of("folder", grid.homes["folder"], 0)
         truth = Truth.of(clips, labels)
-        model = jobs.embedder_of(condition).backbone
         data = condition_data(store, condition, truth)
         found = scoring.scores_of(data, next(s for s in scorings if s.variant == "noisy"))
     prototypes = data.bank(COSINE).prototypes.astype(float)

@@ -181,8 +181,8 @@ class _Compiler:
             backbone=self.data.backbone,
             preset=preset or DEFAULT_PRESET,
             cache=TextCache(),
-            **self.settings,
-            **supplied,
+            **self.settings,  # type: ignore[arg-type]  # settings by name, checked there
+            **supplied,  # type: ignore[arg-type]
         )
 
 
