@@ -8,7 +8,7 @@ import typer
 
 from driftscore.cli.reporting import say
 from driftscore.errors import UsageError
-from driftscore.formats import Row, write_rows
+from driftscore.formats import OutputRow, write_rows
 from driftscore.lab.corpora import download
 from driftscore.lab.corpora.datasets import dataset_names
 
@@ -29,7 +29,7 @@ Name = Annotated[str, typer.Argument(help="A dataset or noise: see `data list`."
 @app.command("list")
 def list_() -> None:
     """List the datasets and noises, and whether they are complete on this machine."""
-    rows: list[Row] = []
+    rows: list[OutputRow] = []
     for name in download.corpus_names():
         about = download.find_corpus(name).about
         kind = "dataset" if name in dataset_names() else "noise"

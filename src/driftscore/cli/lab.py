@@ -14,7 +14,7 @@ import typer
 from driftscore.backbones import load_backbone
 from driftscore.cli.reporting import say
 from driftscore.errors import UsageError
-from driftscore.formats import Row, write_rows
+from driftscore.formats import OutputRow, write_rows
 from driftscore.lab.runs.export import export as export_rows
 from driftscore.lab.runs.grid import Grid, keys, load_grid, measure, shipped_grids
 from driftscore.lab.runs.mixes import read_mixes, write_audio, write_mixes
@@ -100,7 +100,7 @@ def status(
     with Store(store) as opened:
         if grid is None:
             rows = list(opened.rows())
-            summary: Row = {
+            summary: OutputRow = {
                 "store": str(opened.home),
                 "rows": len(rows),
                 "errors": sum(bool(row.error) for row in rows),
@@ -115,7 +115,7 @@ def status(
             pair = counts.setdefault((condition.backbone, condition.dataset), [0, 0])
             pair[0] += cells
             pair[1] += stored
-    table: list[Row] = [
+    table: list[OutputRow] = [
         {"backbone": model, "dataset": dataset, "cells": cells, "rows": stored}
         for (model, dataset), (cells, stored) in counts.items()
     ]
@@ -188,7 +188,9 @@ def rebuild(
 def grids() -> None:
     """List the grids that come with driftscore."""
     found = [load_grid(name) for name in shipped_grids()]
-    rows: list[Row] = [{"grid": g.name, "cells": measure(g).cells, "what": g.title} for g in found]
+    rows: list[OutputRow] = [
+        {"grid": g.name, "cells": measure(g).cells, "what": g.title} for g in found
+    ]
     write_rows(rows, "table", sys.stdout)
 
 

@@ -94,8 +94,8 @@ class PooledCondition(NamedTuple):
 class Scoring:
     """A rule with all its settings; None where the rule has no such setting.
 
-    `anchors` is the noise corpus whose recordings the rule is given; `pack_data` and
-    `anchors_data` are digests.
+    `anchors` is the noise corpus whose recordings the rule is given; `pack_data`, `anchors_data`
+    and `calibration` (of the backbone, for rules that use it) are digests.
     """
 
     rule: str
@@ -107,11 +107,15 @@ class Scoring:
     reference: str | None = None
     anchors: str | None = None
     anchors_data: str = ""
+    calibration: str = ""
 
     @property
     def key(self) -> str:
-        """The scoring as canonical JSON."""
-        return canonical({name: getattr(self, name) for name in self.__slots__})
+        """The scoring as canonical JSON; rules without a calibration do not mention it."""
+        values = {name: getattr(self, name) for name in self.__slots__}
+        if not self.calibration:
+            del values["calibration"]
+        return canonical(values)
 
     @property
     def name(self) -> str:

@@ -7,10 +7,18 @@ import numpy as np
 
 from driftscore.bank import ClassBank
 from driftscore.head import Head
-from driftscore.rules.protocol import Needs
+from driftscore.rules.protocol import Needs, Variant
 
 SHORT = "Base"
 NEEDS = Needs.NOTHING
+VARIANTS = (
+    Variant(
+        "standardised",
+        "Base, std.",
+        "its scores are standardised by the calibration of the model",
+        setting="calibration",
+    ),
+)
 
 
 def compile(bank: ClassBank) -> Head:

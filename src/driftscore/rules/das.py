@@ -16,11 +16,19 @@ from driftscore.bank import ClassBank
 from driftscore.calibration import Calibration, choose
 from driftscore.errors import UsageError
 from driftscore.head import Head
-from driftscore.rules.protocol import Needs
+from driftscore.rules.protocol import Needs, Variant
 from driftscore.vectors import Matrix
 
 SHORT = "DAS"
 NEEDS = Needs.DRIFTS
+VARIANTS = (
+    Variant(
+        "standardised",
+        "DAS, std.",
+        "its scores are standardised by the calibration of the model",
+        setting="calibration",
+    ),
+)
 STANDARDISED = False  # the paper's scores, to the bit
 BETAS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 _SHARPNESS = 20.0  # of the softmax that says which clips belong to a class

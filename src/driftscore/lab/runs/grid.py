@@ -19,7 +19,7 @@ from pathlib import Path
 
 from driftscore.errors import FormatError, UsageError, unknown
 from driftscore.lab.conditions import CLEAN, Cell, Condition, Scoring, clean_condition, join_keys
-from driftscore.lab.runs.scorings import Facts, Value, scorings_of
+from driftscore.lab.runs.scorings import Facts, Value, calibrated, scorings_of
 
 DEFAULTS: Mapping[str, tuple[Value, ...]] = {
     "datasets": (),
@@ -199,8 +199,8 @@ def _block_groups(block: Block, facts: Facts) -> Iterator[tuple[Condition, list[
     names = (None, *block.names("noises"))
     scorings = {noise: scorings_of(block.axes, noise, facts) for noise in names}
     for condition in _conditions(block, facts):
-        if scorings[condition.noise]:
-            yield condition, scorings[condition.noise]
+        if found := calibrated(scorings[condition.noise], condition.backbone, facts):
+            yield condition, found
 
 
 def _conditions(block: Block, facts: Facts) -> Iterator[Condition]:

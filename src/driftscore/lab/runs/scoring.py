@@ -3,7 +3,8 @@
 A rule is given what it needs: `noise` is 200 excerpts of the noise corpus, `pool` the clean clips
 of the same dataset, `background` the background that was mixed into each clip. A variant is given
 `background` as the environment of each clip in words, or as `pool` the noisy clips of the other
-folds. Where a head applies to some clips only (one environment, one fold, one clip), it is compiled
+folds. Rules that use a calibration, and the variant `standardised`, have standardised scores. Where
+a head applies to some clips only (one environment, one fold, one clip), it is compiled
 for each such group.
 """
 
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from driftscore.backbones import Backbone
 from driftscore.bank import ClassBank
+from driftscore.calibration import Calibration
 from driftscore.errors import DriftscoreError, StoreError, UsageError
 from driftscore.head import Head
 from driftscore.lab import metrics
@@ -27,11 +29,11 @@ from driftscore.lab.conditions import COSINE, Cell, Condition, Row, Scoring, Sta
 from driftscore.lab.runs.banks import bank_for
 from driftscore.lab.runs.drifts import common_share, direction_agreement, drift_cosines
 from driftscore.lab.runs.embedding import ConditionEmbeddings, anchors_name, load_embeddings
-from driftscore.lab.runs.scorings import needs_of, rule_of, supplied_setting
+from driftscore.lab.runs.scorings import needs_of, rule_of, supplied_setting, uses_calibration
 from driftscore.lab.runs.store import Store
 from driftscore.lab.runs.truth import Truth
 from driftscore.lab.seeds import generator
-from driftscore.rules import Needs, compile_head
+from driftscore.rules import Needs, compile_rule
 from driftscore.settings import DEFAULT_PRESET
 from driftscore.textcache import TextCache
 from driftscore.vectors import Matrix, Scores
@@ -175,15 +177,28 @@ class _Compiler:
     def __call__(self, **supplied: object) -> Head:
         rule, name = rule_of(self.scoring.rule), self.scoring.variant
         preset = rule.variant(name).preset if name else ""
-        return compile_head(
-            self.data.bank(self.scoring),
+        return compile_rule(
             rule,
+            self.data.bank(self.scoring),
+            self.settings | supplied,
             backbone=self.data.backbone,
             preset=preset or DEFAULT_PRESET,
             cache=TextCache(),
-            **self.settings,  # type: ignore[arg-type]  # settings by name, checked there
-            **supplied,  # type: ignore[arg-type]
+            calibration=self._calibration(),
+            standardised=uses_calibration(self.scoring),
         )
+
+    def _calibration(self) -> Calibration | None:
+        """Return the calibration of the backbone, for a scoring that uses it."""
+        file = self.data.backbone.calibration_file
+        if file is None or not uses_calibration(self.scoring):
+            return None
+        return _loaded_calibration(str(file))
+
+
+@lru_cache(maxsize=4)
+def _loaded_calibration(file: str) -> Calibration:
+    return Calibration.load(file)
 
 
 def _grouped(names: Sequence[Hashable], usable: Indices) -> Iterator[tuple[Hashable, Indices]]:

@@ -6,7 +6,7 @@ reads the drifts; the noise corpus if it is given noise recordings.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import product
 
@@ -30,6 +30,8 @@ class Facts:
     models: Mapping[str, str] = field(default_factory=dict)
     packs: Mapping[str, str] = field(default_factory=dict)
     clips: Mapping[str, int] = field(default_factory=dict)
+    calibrations: Mapping[str, str] = field(default_factory=dict)
+    """By backbone; empty for one that comes without a calibration."""
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -56,6 +58,21 @@ def supplied_setting(scoring: Scoring) -> str:
     return rule_of(scoring.rule).variant(scoring.variant).setting
 
 
+def uses_calibration(scoring: Scoring) -> bool:
+    """Return whether a scoring needs the calibration of its backbone."""
+    return bool(needs_of(scoring) & Needs.CALIBRATION) or supplied_setting(scoring) == "calibration"
+
+
+def calibrated(scorings: Sequence[Scoring], backbone: str, facts: Facts) -> list[Scoring]:
+    """Return the scorings that apply to a backbone, with the digest of its calibration."""
+    digest = facts.calibrations.get(backbone)
+    return [
+        replace(scoring, calibration=digest or "") if uses_calibration(scoring) else scoring
+        for scoring in scorings
+        if digest != "" or not uses_calibration(scoring)
+    ]
+
+
 def needs_clean_pool(scoring: Scoring) -> bool:
     """Return whether a scoring draws from the clean clips of the dataset."""
     return bool(needs_of(scoring) & Needs.POOL) and supplied_setting(scoring) != "pool"
@@ -65,13 +82,15 @@ def scorings_of(axes: Axes, noise: str | None, facts: Facts) -> list[Scoring]:
     """Return the scorings of a condition with this noise; None: clean.
 
     On clean clips a rule that is given noise gets that of each corpus of the grid, and neither
-    variants nor rules that need a background apply.
+    rules that need a background apply nor variants that are given something of the noisy clips.
     """
     found: dict[Scoring, None] = {}
     for name in axes["rules"]:
         rule, variant = split_name(str(name))
-        needs = rule_of(rule).needs
-        if noise is None and (variant or needs & Needs.BACKGROUND):
+        found_rule = rule_of(rule)
+        given = found_rule.variant(variant).setting if variant else ""
+        of_noise = found_rule.needs & Needs.BACKGROUND or given in ("background", "pool")
+        if noise is None and of_noise:
             continue
         found |= dict.fromkeys(_settings(rule, variant, axes, noise, facts))
     return list(found)

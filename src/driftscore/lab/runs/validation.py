@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from driftscore.audio import windows
 from driftscore.backbones import Backbone, load_backbone
+from driftscore.calibration import Calibration
 from driftscore.errors import DriftscoreError, UsageError, unknown
 from driftscore.lab.conditions import CLEAN, canonical
 from driftscore.lab.corpora.about import Clip
@@ -64,6 +65,12 @@ def chosen_clips(dataset: str, home: str | Path | None, limit: int) -> list[Clip
 def digest(value: object) -> str:
     """Return a short digest of a JSON value."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
+
+
+def _calibration(backbone: Backbone) -> str:
+    """Return the digest of the calibration that comes with a model; empty if there is none."""
+    file = backbone.calibration_file
+    return Calibration.load(file, backbone).digest[:16] if file is not None else ""
 
 
 def _values(block: Block) -> Iterator[str]:
@@ -120,7 +127,8 @@ class _Check:
         self._check_contained()
         packs = self._all(_pack, "packs")
         models = self._all(lambda spec: load(spec).fingerprint, "backbones")
-        self.facts = Facts(data, noise, models, packs, counts)
+        calibrations = self._all(lambda spec: _calibration(load(spec)), "backbones")
+        self.facts = Facts(data, noise, models, packs, counts, calibrations)
 
     def _datasets(self) -> tuple[Mapping[str, str], Mapping[str, int]]:
         """Return the digest and the number of clips of each dataset and limit."""
