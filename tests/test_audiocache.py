@@ -146,7 +146,7 @@ def test_models_and_runtimes_do_not_share_rows(fake: Backbone, wav: WriteWav) ->
     assert embed_cached([file], Counting(fake))[1] == 0
 
 
-def test_errors_arrays_and_open_files_are_not_stored(
+def test_errors_and_open_files_are_not_stored_and_samples_are(
     counting: Counting, wav: WriteWav, tmp_path: Path
 ) -> None:
     bad = tmp_path / "bad.wav"
@@ -156,7 +156,9 @@ def test_errors_arrays_and_open_files_are_not_stored(
         found, _ = embed_cached(recordings, counting)
     assert [bool(one.error) for one in found] == [True, False, False, True]
     with sqlite3.connect(AudioCache("").path) as db:
-        assert db.execute("SELECT count(*) FROM audio").fetchone() == (0,)
+        assert db.execute("SELECT count(*) FROM audio").fetchone() == (1,)
+        assert db.execute("SELECT count(*) FROM files").fetchone() == (0,)
+    assert embed_cached([noise_clip(1.0)], counting)[1] == 0
 
 
 @pytest.mark.parametrize("harm", ["damaged", "unwritable"])

@@ -269,7 +269,7 @@ def test_verbose_reports_what_the_model_itself_says_it_runs_in(run: Run, wav: Wr
 
 def test_a_timeline_without_events_still_has_a_header(run: Run, wav: WriteWav) -> None:
     ask = ["classify", wav(), *ASK, "--timeline", "--threshold", 10]
-    assert run(*ask, "-f", "csv") == (0, "file,start_s,end_s,label,score,error\n", "")
+    assert run(*ask, "-f", "csv") == (0, "file,start_s,end_s,label,score,unit,error\n", "")
     assert run(*ask, "-f", "jsonl") == (0, "", "")
     assert run(*ask, "-f", "json") == (0, "[]\n", "")
     assert "start_s" in run(*ask)[1]

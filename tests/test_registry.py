@@ -31,7 +31,7 @@ def entry_points(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def found(*, group: str) -> list[EntryPoint]:
         return [point for point in points if point.group == group]
 
-    monkeypatch.setattr(registry, "entry_points", found)
+    monkeypatch.setattr("importlib.metadata.entry_points", found)
     registry._entry_points.cache_clear()
     yield
     registry._entry_points.cache_clear()

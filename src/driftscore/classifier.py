@@ -7,7 +7,6 @@ encodes the labels.
 
 import inspect
 import math
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from os import PathLike
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
@@ -19,9 +18,10 @@ from driftscore.audio import Recording
 from driftscore.backbones import DEFAULT_BACKBONE, Backbone, check_model
 from driftscore.bank import build_bank
 from driftscore.calibration import Calibration
+from driftscore.deprecated import with_deprecated
 from driftscore.embedder import Embedded, Embedder
 from driftscore.embeddings import EmbeddingFile
-from driftscore.errors import UsageError, unknown
+from driftscore.errors import UsageError
 from driftscore.events import Event, Segment, merge, segments
 from driftscore.head import Head
 from driftscore.progress import progress_bar
@@ -40,22 +40,6 @@ _BLOCK = 2048
 _NO_SCORES = np.zeros((0, 0))
 _EMBEDDING_SETTINGS = ("noise", "pool")
 """Settings of rules that may be given as recordings, and are embedded first."""
-_MOVED = {
-    "runtime": "backbone=Embedder(..., runtime=...)",
-    "engine": "backbone=Embedder(..., engine=...)",
-    "address": "backbone=Embedder(..., address=...)",
-    "threads": "backbone=Embedder(..., threads=...)",
-    "audio_cache": "backbone=Embedder(..., audio_cache=...)",
-    "cache": "backbone=Embedder(..., text_cache=...)",
-    "noise": "settings={'noise': ...}",
-    "pool": "settings={'pool': ...}",
-    **{
-        name: f"prompts=PromptSettings({name}=...)"
-        for name in ("prompt", "pack", "templates", "reference", "direction", "skip_same")
-    },
-}
-"""Parameters of earlier versions, and where they are now."""
-
 Item = TypeVar("Item")
 
 
@@ -107,7 +91,7 @@ class Classifier:
         self.labels = tuple(labels) if isinstance(labels, Iterator) else labels
         self.backbone = backbone
         self.rule = rule
-        self.settings = _with_deprecated(settings, deprecated)
+        self.settings = with_deprecated(settings, deprecated, _parameters)
         self.prompts = prompts
         self.preset = preset
         self.threshold = threshold
@@ -237,7 +221,7 @@ class Classifier:
         deprecated = {name: params.pop(name) for name in params.keys() - set(_parameters())}
         if deprecated:
             settings = cast("Mapping[str, object] | None", params.get("settings", self.settings))
-            params["settings"] = _with_deprecated(settings, deprecated)
+            params["settings"] = with_deprecated(settings, deprecated, _parameters)
         for name, value in params.items():
             setattr(self, name, value)
         for fitted in ("head_", "classes_", *(["embedder_"] if "backbone" in params else [])):
@@ -370,25 +354,6 @@ class Classifier:
         if self.rule != AUTO:  # that rule is known only when the model is loaded
             settings = {k: v for k, v in (self.settings or {}).items() if k != "standardised"}
             check_rule_settings(find_rule(self.rule), settings)
-
-
-def _with_deprecated(
-    settings: Mapping[str, object] | None, deprecated: Mapping[str, object]
-) -> Mapping[str, object] | None:
-    """Return the settings, with `beta` if it was given in the way of version 0.1."""
-    for name in deprecated:
-        if name in _MOVED:
-            raise UsageError(f"Classifier has no parameter {name!r} any more: use {_MOVED[name]}")
-        if name != "beta":
-            raise unknown("parameter of Classifier", name, _parameters())
-    if "beta" not in deprecated:
-        return settings
-    warnings.warn(
-        "Classifier(beta=...) is deprecated; use Classifier(settings={'beta': ...})",
-        DeprecationWarning,
-        stacklevel=3,
-    )
-    return {**(settings or {}), **deprecated}
 
 
 def _ready_together(recordings: Iterable[Embedded]) -> Iterator[list[Embedded]]:

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from driftscore.errors import FormatError
 from driftscore.files import replacing
 
-Tensor = NDArray[np.generic]
-Content = tuple[dict[str, NDArray[Any]], dict[str, Any]]
+FileTensor = NDArray[np.generic]
+FileContent = tuple[dict[str, NDArray[Any]], dict[str, Any]]
 """The arrays of a file by name, and its JSON description."""
 
 
 def write_tensors(
     path: str | PathLike[str],
-    tensors: Mapping[str, Tensor],
+    tensors: Mapping[str, FileTensor],
     *,
     kind: str,
     about: Mapping[str, object],
@@ -39,7 +39,7 @@ def write_tensors(
 
 def read_tensors(
     path: str | PathLike[str], *, kind: str, needs: Sequence[str], may: Sequence[str] = ()
-) -> Content:
+) -> FileContent:
     """Read the arrays in `needs`, those in `may` that exist, and the description of a file."""
     from safetensors import SafetensorError, safe_open
 

@@ -28,7 +28,7 @@ Update = Annotated[
         help="Adapt this calibration, or the model's own (`own`), to the place of the recordings.",
     ),
 ]
-Weight = Annotated[
+PlaceWeight = Annotated[
     str, typer.Option("--weight", help="With --update: weight of the place, 0 to 1.")
 ]
 Most = Annotated[int, typer.Option("--most", help="Clips to use; of more, a random part.")]
@@ -40,7 +40,7 @@ def calibrate(
     out: CalibrationOut,
     noise: Noises = None,
     update: Update = None,
-    weight: Weight = "0.5",
+    weight: PlaceWeight = "0.5",
     most: Most = MOST,
     seed: Seed = 0,
     backbone: take.BackboneName = DEFAULT_BACKBONE,

@@ -59,8 +59,7 @@ def classify(
     verbose: take.Verbose = False,
 ) -> None:
     """Label recordings with your own words."""
-    view = View(format, multi, timeline or windows, merged=not windows)
-    view.check_alone(compare, threshold, head)
+    view = View(format, multi, timeline or windows, not windows).checked(compare, threshold, head)
     recordings = expand(files)
     names = None if head else take.label_names(labels, labels_file)
     prompts = take.prompt_settings(preset, prompt, pack, templates, reference, direction, skip_same)
@@ -81,14 +80,15 @@ class View:
     events: bool
     merged: bool
 
-    def check_alone(self, compare: str | None, threshold: str | None, head: Path | None) -> None:
-        """Refuse an unknown format, and options that --compare excludes."""
+    def checked(self, compare: str | None, threshold: str | None, head: Path | None) -> "View":
+        """Return the view; refuse an unknown format, and options that --compare excludes."""
         find_format(self.format)
         if compare and (self.events or self.multi or threshold or head):
             raise UsageError(
                 "--compare sets the best labels of two rules side by side; leave out --timeline, "
                 "--windows, --multi, --threshold and --head"
             )
+        return self
 
     def show(self, classifiers: list[Classifier], recordings: list[str], out: str | None) -> None:
         """Write the rows of all recordings; the exit status is 1 if one of them failed."""

@@ -215,7 +215,7 @@ def _checked(bank: ClassBank, rule: Rule, parameter: inspect.Parameter, value: o
     if parameter.annotation in (float, int, float | str):
         kind = int if parameter.annotation is int else float
         try:
-            number = float(kind(value))  # type: ignore[arg-type,call-overload]
+            number: float = kind(value)  # type: ignore[arg-type,call-overload]
         except (TypeError, ValueError, OverflowError):
             if parameter.annotation == float | str and isinstance(value, str):
                 return value

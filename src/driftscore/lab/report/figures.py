@@ -15,7 +15,7 @@ from driftscore.lab.report.results import PooledResult, Results
 from driftscore.lab.report.tables import betas, main_results
 
 T = TypeVar("T")
-Axes = Any  # matplotlib has no usable types for them
+PlotAxes = Any  # matplotlib has no usable types for them
 Panel = tuple[str, str, str | None, str | None]
 """Dataset, backbone, noise and mixing of one small chart."""
 
@@ -63,7 +63,7 @@ def snr_figure(results: Results) -> Figure | None:
         return None
     styles = line_styles(r.scoring.name for r in found)
 
-    def draw(axes: Axes, panel: Panel) -> None:
+    def draw(axes: PlotAxes, panel: Panel) -> None:
         here = [r for r in found if _panel(r) == panel]
         here += [r for r in found if _panel(r)[:2] == panel[:2] and r.snr_db is None]
         ticks = sorted({r.snr_db for r in here}, key=lambda s: math.inf if s is None else s)
@@ -89,7 +89,7 @@ def class_figure(results: Results) -> Figure | None:
     if not gains:
         return None
 
-    def draw(axes: Axes, scene: Scene) -> None:
+    def draw(axes: PlotAxes, scene: Scene) -> None:
         sorted_gains = sorted(gains[scene].items(), key=lambda pair: pair[1])
         if len(sorted_gains) > 2 * _SHOWN_CLASSES:
             sorted_gains = sorted_gains[:_SHOWN_CLASSES] + sorted_gains[-_SHOWN_CLASSES:]
@@ -116,7 +116,7 @@ def drift_figure(results: Results) -> Figure | None:
         return None
     styles = list(line_styles(f"{d}, {b}" for d, b in lines).values())
 
-    def draw(axes: Axes, column: int) -> None:
+    def draw(axes: PlotAxes, column: int) -> None:
         for (scene, entries), (colour, _) in zip(lines.items(), styles, strict=True):
             at, values = [e[0] for e in entries], [e[column] for e in entries]
             axes.plot(at, values, "-o", ms=4, color=colour, label=f"{scene[0]}, {scene[1]}")
@@ -145,7 +145,7 @@ def beta_figure(results: Results) -> Figure | None:
     if not known:
         return None
 
-    def draw(axes: Axes, scene: Scene) -> None:
+    def draw(axes: PlotAxes, scene: Scene) -> None:
         gains = known[scene]
         at = [gain.beta for gain in gains]
         axes.axhline(0, color=GREY, lw=1)
@@ -166,7 +166,7 @@ def _panel(result: PooledResult) -> Panel:
 
 
 def _draw_rule(
-    axes: Axes,
+    axes: PlotAxes,
     results: Results,
     line: Sequence[PooledResult],
     ticks: Sequence[float | None],
@@ -201,7 +201,7 @@ def _alignments(results: Results) -> dict[Scene, list[tuple[float, float, float]
     return lines
 
 
-def _svg(panels: Sequence[T], draw: Callable[[Axes, T], None], *, height: float = 3.5) -> str:
+def _svg(panels: Sequence[T], draw: Callable[[PlotAxes, T], None], *, height: float = 3.5) -> str:
     """Draw one small chart per panel, two per row, with one legend; return the SVG."""
     try:
         figure_module = importlib.import_module("matplotlib.figure")
