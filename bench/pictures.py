@@ -112,7 +112,7 @@ def write_pictures(results: Results, folder: Path) -> list[str]:
 
     mpl.use("svg")
     for picture in pictures_of(results):
-        with mpl.rc_context(cast("Any", dict(STYLE))):
+        with mpl.rc_context(cast(Any, dict(STYLE))):
             figure, out = picture.draw(results), io.StringIO()
             figure.savefig(out, format="svg", metadata={"Date": None})
             plt.close(figure)

@@ -41,6 +41,6 @@ def with_deprecated(
     warnings.warn(
         "Classifier(beta=...) is deprecated; use Classifier(settings={'beta': ...})",
         DeprecationWarning,
-        stacklevel=4,
+        stacklevel=3,
     )
     return {**(settings or {}), **deprecated}
