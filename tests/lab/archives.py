@@ -5,15 +5,17 @@ import io
 import struct
 import tarfile
 import zipfile
+from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 
 
-def md5(content):
+def md5(content: bytes) -> str:
     return hashlib.md5(content).hexdigest()
 
 
-def zipped(files, method=zipfile.ZIP_DEFLATED):
+def zipped(files: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", method) as archive:
         for name, content in files.items():
@@ -21,7 +23,7 @@ def zipped(files, method=zipfile.ZIP_DEFLATED):
     return buffer.getvalue()
 
 
-def tarred(files):
+def tarred(files: Mapping[str, bytes | tarfile.TarInfo]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         for name, content in files.items():
@@ -32,11 +34,13 @@ def tarred(files):
     return buffer.getvalue()
 
 
-def tree(folder):
+def tree(folder: Path) -> list[str]:
     return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
 
 
-def split(files, at, method=zipfile.ZIP_DEFLATED):
+def split(
+    files: Mapping[str, bytes], at: int, method: int = zipfile.ZIP_DEFLATED
+) -> tuple[bytes, bytes]:
     """Return a zip as two volumes, cut so that an entry runs over the border, as `zip -s` does.
 
     A marker stands before the first entry; entries name their volume and their place in it.

@@ -8,12 +8,14 @@ import json
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scaper
+from numpy.typing import NDArray
 
 
-def soundscape(case: dict) -> np.ndarray:
+def soundscape(case: dict[str, Any]) -> NDArray[np.float64]:
     """Return the samples that Scaper makes of a case."""
     maker = scaper.Scaper(case["seconds"], case["foreground"], case["backgrounds"], random_state=0)
     maker.sr, maker.ref_db = case["rate"], case["ref_db"]
@@ -35,7 +37,8 @@ def soundscape(case: dict) -> np.ndarray:
             time_stretch=None,
         )
     audio, _, _, _ = maker.generate(reverb=case["reverb"], disable_instantiation_warnings=True)
-    return audio[:, 0]
+    mono: NDArray[np.float64] = audio[:, 0]
+    return mono
 
 
 if __name__ == "__main__":

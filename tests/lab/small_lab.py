@@ -1,18 +1,24 @@
 """A small lab for tests: a labelled folder, a noise folder, a grid over both."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
+import pytest
 import soundfile
+from numpy.typing import NDArray
 
 from driftscore.lab.mixing.loudness import LoudnessMeter
 from driftscore.lab.mixing.record import MixRecord
 from driftscore.lab.mixing.sounds import Excerpt, Sound
 from driftscore.lab.mixing.soundscape import SoundscapeSettings, TruncatedNormal, draw_soundscape
 from driftscore.lab.runs import embedding
-from driftscore.lab.runs.grid import parse_grid
+from driftscore.lab.runs.grid import Grid, parse_grid
+from driftscore.lab.runs.store import Store
 
 RATE = 16_000
+WriteWav = Callable[..., Path]
+"""The fixture `write_wav`: writes noise, or given samples, as a wav."""
 RULES = (
     "cosine", "das", "zs_text", "zs_text:matched", "zs_audio", "zs_audio_oracle", "tgap",
     "tgap_audio", "prompt_ensemble", "noisy_ensemble", "debias",
@@ -35,19 +41,19 @@ def draw_scaper(
     return draw_soundscape(events, background, settings, snr_db=snr_db, meter=meter, rng=rng)
 
 
-def tone(hertz, seconds=0.8, seed=0):
+def tone(hertz: float, seconds: float = 0.8, seed: int = 0) -> NDArray[np.float64]:
     time = np.arange(round(seconds * RATE)) / RATE
     rng = np.random.default_rng(seed)
     return 0.2 * np.sin(2 * np.pi * hertz * time) + 0.01 * rng.standard_normal(len(time))
 
 
-def write(path, samples):
+def write(path: Path, samples: NDArray[np.float64]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     soundfile.write(path, samples, RATE, subtype="PCM_16")
     return path
 
 
-def build(home, *, clips=4, multi=False):
+def build(home: Path, *, clips: int = 4, multi: bool = False) -> Path:
     """Write three classes of tones with folds and two noise recordings; return the folder."""
     lines = ["file,labels,fold"]
     for number, label in enumerate(("dog bark", "siren", "rain")):
@@ -67,7 +73,14 @@ def build(home, *, clips=4, multi=False):
     return home
 
 
-def small_grid(home, *, rules=RULES, more="", snrs='["clean", 10, 0]', mixings='["additive"]'):
+def small_grid(
+    home: Path,
+    *,
+    rules: Sequence[str] = RULES,
+    more: str = "",
+    snrs: str = '["clean", 10, 0]',
+    mixings: str = '["additive"]',
+) -> Grid:
     quoted = ", ".join(f'"{rule}"' for rule in rules)
     return parse_grid(
         f'datasets = ["folder"]\nnoises = ["recorded"]\nmixings = {mixings}\nsnrs = {snrs}\n'
@@ -78,14 +91,14 @@ def small_grid(home, *, rules=RULES, more="", snrs='["clean", 10, 0]', mixings='
     )
 
 
-def quick(monkeypatch):
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use few anchors and chunks of a few clips: the same work in little time."""
     monkeypatch.setattr(embedding, "ANCHORS", 4)
     monkeypatch.setattr(embedding, "ANCHOR_S", 1.0)
     monkeypatch.setattr(embedding, "CHUNK", 5)
 
 
-def content(store):
+def content(store: Store) -> list[tuple[object, ...]]:
     """Return the content of the rows of a store, without times and versions."""
     return [
         (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import soundfile
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from driftscore.cli.app import app
 from driftscore.errors import DriftscoreError, UsageError
@@ -31,12 +31,12 @@ recorded = "noise"
 """
 
 
-def call(*arguments):
+def call(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(a) for a in arguments])
 
 
 @pytest.fixture
-def grid(tmp_path, monkeypatch):
+def grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     quick(monkeypatch)
     build(tmp_path)
     (tmp_path / "small.toml").write_text(GRID)
@@ -44,7 +44,7 @@ def grid(tmp_path, monkeypatch):
     return tmp_path / "small.toml"
 
 
-def test_a_grid_is_planned_run_and_counted(grid, tmp_path):
+def test_a_grid_is_planned_run_and_counted(grid: Path, tmp_path: Path) -> None:
     planned = call("lab", "run", grid, "--plan")
     assert planned.exit_code == 0
     assert "6 cells in 2 conditions, 24 clips to embed" in planned.stderr
@@ -57,7 +57,7 @@ def test_a_grid_is_planned_run_and_counted(grid, tmp_path):
     assert "fake" in call("lab", "status", grid).stdout
 
 
-def test_all_rows_are_exported(grid, tmp_path):
+def test_all_rows_are_exported(grid: Path, tmp_path: Path) -> None:
     call("lab", "run", grid)
     for name in ("rows.csv", "rows.jsonl"):
         assert call("lab", "export", tmp_path / name).exit_code == 0
@@ -74,7 +74,9 @@ def test_all_rows_are_exported(grid, tmp_path):
     assert tuple(table[0]) == export.columns()
 
 
-def test_parquet_needs_pyarrow_and_other_suffixes_are_refused(grid, tmp_path, monkeypatch):
+def test_parquet_needs_pyarrow_and_other_suffixes_are_refused(
+    grid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UsageError, match=r"pip install pyarrow, or export rows\.csv"):
         export.export([], tmp_path / "rows.parquet")
@@ -83,7 +85,7 @@ def test_parquet_needs_pyarrow_and_other_suffixes_are_refused(grid, tmp_path, mo
     assert isinstance(call("lab", "export", tmp_path / "rows.xls").exception, DriftscoreError)
 
 
-def test_wrong_usage_is_an_error_with_a_message(grid):
+def test_wrong_usage_is_an_error_with_a_message(grid: Path) -> None:
     said = call("lab", "run", "pannel").exception
     assert isinstance(said, UsageError)
     assert "did you mean 'panel'?" in str(said)
@@ -91,21 +93,21 @@ def test_wrong_usage_is_an_error_with_a_message(grid):
     assert call("lab", "nonsense").exit_code == 2
 
 
-def test_rows_with_an_error_end_with_status_one(grid):
+def test_rows_with_an_error_end_with_status_one(grid: Path) -> None:
     grid.write_text(GRID.replace('"zs_text"', '"tgap:noisy"'))
     done = call("lab", "run", grid)
     assert done.exit_code == 1
     assert "1 with an error" in done.stderr
 
 
-def test_another_model_replaces_the_grids_own(grid):
+def test_another_model_replaces_the_grids_own(grid: Path) -> None:
     grid.write_text(GRID.replace('"fake"', '"mn04"'))
     done = call("lab", "run", grid, "--backbone", "fake")
     assert done.exit_code == 0, done.output
     assert "6 rows computed" in done.stderr
 
 
-def test_the_report_is_written_by_the_command(grid, tmp_path):
+def test_the_report_is_written_by_the_command(grid: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="NOT RUN: figures need matplotlib (driftscore[lab])")
     call("lab", "run", grid)
     done = call("lab", "report", "--out", tmp_path / "report.html", "--grid", grid)
@@ -113,13 +115,13 @@ def test_the_report_is_written_by_the_command(grid, tmp_path):
     assert f"driftscore lab run {grid}" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
-def test_shipped_grids_are_listed():
+def test_shipped_grids_are_listed() -> None:
     done = call("lab", "grids")
     for name in ("ablations", "backbones", "beta", "full", "here", "panel", "safety"):
         assert name in done.stdout
 
 
-def test_corpora_are_listed_and_checked(tmp_path, monkeypatch):
+def test_corpora_are_listed_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DRIFTSCORE_DATA", str(tmp_path / "data"))
     listed = call("data", "list")
     for name in ("esc50", "fsd50k", "tau2019", "synthetic"):
@@ -132,11 +134,16 @@ def test_corpora_are_listed_and_checked(tmp_path, monkeypatch):
     assert "did you mean 'esc50'" in str(call("data", "check", "esc5").exception)
 
 
-def test_a_corpus_is_downloaded_after_its_licence_is_shown(tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(
-        download, "get", lambda *given, **options: asked.append((given, options)) or "here"
-    )
+def test_a_corpus_is_downloaded_after_its_licence_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def get(*given: object, **options: object) -> str:
+        asked.append((given, options))
+        return "here"
+
+    monkeypatch.setattr(download, "get", get)
     done = call(
         "data", "get", "esc50", "--home", tmp_path, "--mirror", "http://localhost", "--keep"
     )
@@ -145,18 +152,18 @@ def test_a_corpus_is_downloaded_after_its_licence_is_shown(tmp_path, monkeypatch
     assert done.stderr.index("licence:") < done.stderr.index("is complete in here")
 
 
-def test_help_is_that_of_the_sub_command():
+def test_help_is_that_of_the_sub_command() -> None:
     assert "Compute every cell" in call("lab", "run", "--help").stdout
     assert "report" in call("lab", "--help").stdout
 
 
-def test_the_main_command_does_not_import_the_lab():
+def test_the_main_command_does_not_import_the_lab() -> None:
     code = "import driftscore.cli.app, sys; print([m for m in sys.modules if '.lab' in m])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
-def test_mixes_are_saved_and_rebuilt_to_the_same_samples(grid, tmp_path):
+def test_mixes_are_saved_and_rebuilt_to_the_same_samples(grid: Path, tmp_path: Path) -> None:
     grid.write_text(GRID.replace('snrs = ["clean", 0]', "snrs = [0]"))
     (tmp_path / "clips" / "rain-3.wav").write_bytes(b"not audio")
     saved = tmp_path / "mixes.jsonl"

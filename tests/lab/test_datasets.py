@@ -9,13 +9,18 @@ from driftscore.errors import FormatError, UsageError
 from driftscore.lab.corpora import datasets, download
 from driftscore.lab.corpora.about import Clip
 
+from .small_lab import WriteWav
 
-def table(path, *lines):
+Built = tuple[list[Clip], tuple[str, ...]]
+"""The clips and labels of a folder that a test has built."""
+
+
+def table(path: Path, *lines: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def build_esc50(home, wav):
+def build_esc50(home: Path, wav: WriteWav) -> Built:
     for name in ("1-100032-A-0", "2-82274-B-10"):
         wav(home / "ESC-50-33c8ce9" / "audio" / f"{name}.wav")
     table(
@@ -31,7 +36,7 @@ def build_esc50(home, wav):
     ], ("dog", "rain")
 
 
-def build_urbansound8k(home, wav):
+def build_urbansound8k(home: Path, wav: WriteWav) -> Built:
     audio = home / "UrbanSound8K" / "audio"
     wav(audio / "fold5" / "100032-3-0-0.wav")
     wav(audio / "fold10" / "100648-1-0-0.wav")
@@ -47,7 +52,7 @@ def build_urbansound8k(home, wav):
     ], ("car_horn", "dog_bark")
 
 
-def build_fsd50k(home, wav):
+def build_fsd50k(home: Path, wav: WriteWav) -> Built:
     audio = home / "FSD50K.eval_audio"
     wav(audio / "37199.wav")
     wav(audio / "175151.wav")
@@ -71,7 +76,7 @@ def build_fsd50k(home, wav):
     ], ("Animal", "Bark", "Dog", "Electric_guitar", "Rain")
 
 
-def build_sonyc_ust(home, wav):
+def build_sonyc_ust(home: Path, wav: WriteWav) -> Built:
     wav(home / "audio" / "00_010346.wav")
     wav(home / "audio-0" / "01_000001.wav")
     wav(home / "audio-0" / "01_000002.wav")
@@ -97,7 +102,7 @@ def build_sonyc_ust(home, wav):
     ], ("engine", "machinery-impact", "dog")
 
 
-def build_tut2016(home, wav):
+def build_tut2016(home: Path, wav: WriteWav) -> Built:
     dev, test = (home / f"TUT-acoustic-scenes-2016-{p}" for p in ("development", "evaluation"))
     wav(dev / "audio" / "b020_90_120.wav")
     wav(dev / "audio" / "a001_0_30.wav")
@@ -113,7 +118,7 @@ def build_tut2016(home, wav):
     ], ("beach", "cafe/restaurant", "city_center")
 
 
-def build_folder(home, wav):
+def build_folder(home: Path, wav: WriteWav) -> Built:
     wav(home / "siren" / "b.wav")
     wav(home / "dog bark" / "deep" / "a.WAV")
     table(home / "dog bark" / "notes.txt", "not a sound")
@@ -123,7 +128,7 @@ def build_folder(home, wav):
     ], ("dog bark", "siren")
 
 
-def build_shared_events(home, wav):
+def build_shared_events(home: Path, wav: WriteWav) -> Built:
     wav(home / "events" / "rain" / "1-1-A-10.wav")
     wav(home / "events" / "dog" / "3-2-A-0.wav")
     table(
@@ -153,16 +158,18 @@ every_dataset = pytest.mark.parametrize("name", sorted(set(datasets.dataset_name
 
 
 @pytest.fixture
-def wav(write_wav):
+def wav(write_wav: WriteWav) -> WriteWav:
     return lambda path: write_wav(path, seconds=0.01)
 
 
-def test_every_dataset_is_in_the_contract():
+def test_every_dataset_is_in_the_contract() -> None:
     assert sorted({*BUILDERS, *MADE}) == list(datasets.dataset_names())
 
 
 @every_dataset
-def test_clips_and_labels_are_those_of_the_official_files(name, tmp_path, wav):
+def test_clips_and_labels_are_those_of_the_official_files(
+    name: str, tmp_path: Path, wav: WriteWav
+) -> None:
     expected, labels = BUILDERS[name](tmp_path / "home", wav)
     dataset = datasets.find_dataset(name)
     assert dataset.clips(tmp_path / "home") == expected
@@ -175,7 +182,7 @@ def test_clips_and_labels_are_those_of_the_official_files(name, tmp_path, wav):
 
 
 @every_dataset
-def test_licence_citation_and_sums_are_stated(name):
+def test_licence_citation_and_sums_are_stated(name: str) -> None:
     about = datasets.find_dataset(name).about
     assert about.title
     assert about.licence
@@ -187,7 +194,9 @@ def test_licence_citation_and_sums_are_stated(name):
 
 # Without a csv no file of `folder` can be missing; the csv has a test of its own.
 @pytest.mark.parametrize("name", sorted(set(BUILDERS) - {"folder"}))
-def test_everything_that_is_missing_is_listed_at_once(name, tmp_path, wav):
+def test_everything_that_is_missing_is_listed_at_once(
+    name: str, tmp_path: Path, wav: WriteWav
+) -> None:
     home = tmp_path / "home"
     expected, _ = BUILDERS[name](home, wav)
     gone = [clip.path for clip in expected[1:]]
@@ -202,7 +211,7 @@ def test_everything_that_is_missing_is_listed_at_once(name, tmp_path, wav):
 
 
 @every_dataset
-def test_what_an_empty_or_absent_folder_lacks_is_listed(name, tmp_path):
+def test_what_an_empty_or_absent_folder_lacks_is_listed(name: str, tmp_path: Path) -> None:
     dataset = datasets.find_dataset(name)
     (tmp_path / "empty").mkdir()
     for home in (tmp_path / "empty", tmp_path / "nowhere"):
@@ -211,7 +220,9 @@ def test_what_an_empty_or_absent_folder_lacks_is_listed(name, tmp_path):
             dataset.clips(home)
 
 
-def test_a_long_list_of_missing_files_is_cut_in_the_message_but_not_in_the_check(tmp_path, wav):
+def test_a_long_list_of_missing_files_is_cut_in_the_message_but_not_in_the_check(
+    tmp_path: Path, wav: WriteWav
+) -> None:
     home = tmp_path / "home"
     build_esc50(home, wav)
     rows = [f"{n}.wav,1,0,dog,True,1,A" for n in range(40)]
@@ -221,7 +232,7 @@ def test_a_long_list_of_missing_files_is_cut_in_the_message_but_not_in_the_check
         datasets.find_dataset("esc50").clips(home)
 
 
-def test_a_table_without_its_columns_is_refused_by_name(tmp_path, wav):
+def test_a_table_without_its_columns_is_refused_by_name(tmp_path: Path, wav: WriteWav) -> None:
     build_esc50(tmp_path, wav)
     table(tmp_path / "ESC-50-33c8ce9" / "meta" / "esc50.csv", "filename,fold", "a.wav,1")
     with pytest.raises(FormatError, match="lacks the column target, category"):
@@ -233,7 +244,7 @@ def test_a_table_without_its_columns_is_refused_by_name(tmp_path, wav):
         datasets.find_dataset("esc50").clips(tmp_path)
 
 
-def test_the_official_folder_may_be_the_home_itself(tmp_path, wav):
+def test_the_official_folder_may_be_the_home_itself(tmp_path: Path, wav: WriteWav) -> None:
     build_esc50(tmp_path / "a", wav)
     shutil.move(tmp_path / "a" / "ESC-50-33c8ce9", tmp_path / "flat")
     assert [clip.id for clip in datasets.find_dataset("esc50").clips(tmp_path / "flat")] == [
@@ -242,14 +253,16 @@ def test_the_official_folder_may_be_the_home_itself(tmp_path, wav):
     ]
 
 
-def test_a_label_outside_fsd50ks_vocabulary_is_refused(tmp_path, wav):
+def test_a_label_outside_fsd50ks_vocabulary_is_refused(tmp_path: Path, wav: WriteWav) -> None:
     build_fsd50k(tmp_path, wav)
     table(tmp_path / "FSD50K.ground_truth" / "vocabulary.csv", "0,Animal,/m/0jbk")
     with pytest.raises(FormatError, match="labels that are not in the vocabulary"):
         datasets.find_dataset("fsd50k").clips(tmp_path)
 
 
-def test_a_folder_with_a_csv_takes_files_labels_and_folds_from_it(tmp_path, wav):
+def test_a_folder_with_a_csv_takes_files_labels_and_folds_from_it(
+    tmp_path: Path, wav: WriteWav
+) -> None:
     for name in ("a.wav", "sub/b.wav"):
         wav(tmp_path / name)
     table(
@@ -272,7 +285,9 @@ def test_a_folder_with_a_csv_takes_files_labels_and_folds_from_it(tmp_path, wav)
         folder.clips(tmp_path)
 
 
-def test_the_shared_events_are_fifty_classes_of_eight(shared, monkeypatch):
+def test_the_shared_events_are_fifty_classes_of_eight(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DRIFTSCORE_SHARED", str(shared))
     events = datasets.find_dataset("shared_events")
     home = events.home()
@@ -286,25 +301,31 @@ def test_the_shared_events_are_fifty_classes_of_eight(shared, monkeypatch):
     assert {clip.fold for clip in found} == set("1234")
 
 
-def test_without_the_shared_recordings_the_message_names_the_variable(tmp_path, monkeypatch):
+def test_without_the_shared_recordings_the_message_names_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DRIFTSCORE_SHARED", str(tmp_path))
     with pytest.raises(UsageError, match="set DRIFTSCORE_SHARED"):
         datasets.find_dataset("shared_events").home()
 
 
-def test_corpora_are_stored_in_the_data_home(tmp_path, monkeypatch):
+def test_corpora_are_stored_in_the_data_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     esc50 = datasets.find_dataset("esc50")
     assert esc50.home() == tmp_path / "cache" / "data" / "esc50"
     monkeypatch.setenv("DRIFTSCORE_DATA", str(tmp_path / "elsewhere"))
     assert esc50.home() == tmp_path / "elsewhere" / "esc50"
 
 
-def test_an_unknown_dataset_is_an_error_with_the_nearest_name():
+def test_an_unknown_dataset_is_an_error_with_the_nearest_name() -> None:
     with pytest.raises(UsageError, match="No dataset called 'ecs50'; did you mean 'esc50'"):
         datasets.find_dataset("ecs50")
 
 
-def test_a_dataset_from_outside_is_found_and_checked(tmp_path, monkeypatch, wav):
+def test_a_dataset_from_outside_is_found_and_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wav: WriteWav
+) -> None:
     (tmp_path / "outside_data.py").write_text(
         "from driftscore.lab.corpora.datasets import folder as mine\nclass half: clips = None\n"
     )

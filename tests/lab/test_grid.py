@@ -1,6 +1,8 @@
 import json
 import time
 import tracemalloc
+from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,15 +18,15 @@ from .small_lab import build, small_grid, write
 
 
 @pytest.fixture
-def home(tmp_path):
+def home(tmp_path: Path) -> Path:
     return build(tmp_path)
 
 
-def axis(values):
+def axis(values: Iterable[float]) -> str:
     return json.dumps(list(values))
 
 
-def test_a_million_cells_are_planned_in_seconds():
+def test_a_million_cells_are_planned_in_seconds() -> None:
     text = (
         'datasets = ["esc50", "fsd50k", "sonyc_ust", "tut2016", "urbansound8k"]\n'
         'noises = ["tau2019", "demand", "musan", "recorded", "synthetic"]\n'
@@ -43,8 +45,8 @@ def test_a_million_cells_are_planned_in_seconds():
     assert time.process_time() - started < 10
 
 
-def test_planning_takes_no_more_memory_for_more_cells():
-    def peak(seeds):
+def test_planning_takes_no_more_memory_for_more_cells() -> None:
+    def peak(seeds: int) -> int:
         text = (
             'datasets = ["esc50"]\nnoises = ["musan"]\nsnrs = [0, 10]\nrules = ["das"]\n'
             f"seeds = {axis(range(seeds))}\nbetas = {axis(n / 100 for n in range(50))}\n"
@@ -61,20 +63,20 @@ def test_planning_takes_no_more_memory_for_more_cells():
     assert peak(400) < peak(10) + 100_000
 
 
-def test_the_count_is_that_of_distinct_keys(home):
+def test_the_count_is_that_of_distinct_keys(home: Path) -> None:
     grid = small_grid(home, more="betas = [0.1, 0.25]")
     listed = list(keys(grid))
     assert len(listed) == len(set(listed)) == measure(grid).cells
     assert listed == [cell.key for cell in cells(grid)]
 
 
-def test_a_key_is_canonical_json_and_describes_the_cell(home):
+def test_a_key_is_canonical_json_and_describes_the_cell(home: Path) -> None:
     for cell in cells(small_grid(home)):
         assert json.dumps(json.loads(cell.key), sort_keys=True, separators=(",", ":")) == cell.key
         assert read_cell(cell.key) == cell
 
 
-def test_blocks_share_conditions_and_no_cell_is_planned_twice():
+def test_blocks_share_conditions_and_no_cell_is_planned_twice() -> None:
     text = (
         'datasets = ["esc50"]\nnoises = ["musan"]\nsnrs = ["clean", 0]\n'
         '[[block]]\nrules = ["cosine", "das"]\n[[block]]\nrules = ["das", "zs_text"]\n'
@@ -86,7 +88,7 @@ def test_blocks_share_conditions_and_no_cell_is_planned_twice():
     assert len(conditions) == len(set(conditions)) == 2
 
 
-def settings_of(rule):
+def settings_of(rule: str) -> set[str]:
     """Return the settings that the scorings of a rule have in a noisy condition."""
     text = f'datasets = ["esc50"]\nnoises = ["musan"]\nsnrs = [0]\nrules = ["{rule}"]\n'
     ((_, (scoring,)),) = groups(parse_grid(text, name="one"))
@@ -94,7 +96,7 @@ def settings_of(rule):
     return {name for name in names if getattr(scoring, name) is not None}
 
 
-def test_a_rule_has_only_the_axes_that_change_its_head():
+def test_a_rule_has_only_the_axes_that_change_its_head() -> None:
     assert settings_of("cosine") == set()
     assert settings_of("das") == {"beta", "pack", "direction", "reference"}
     assert settings_of("noisy_ensemble") == {"pack"}
@@ -102,7 +104,7 @@ def test_a_rule_has_only_the_axes_that_change_its_head():
     assert settings_of("zs_text:matched") == settings_of("zs_audio_oracle") == set()
 
 
-def test_clean_clips_have_no_noise_and_no_environment(home):
+def test_clean_clips_have_no_noise_and_no_environment(home: Path) -> None:
     clean = next(s for c, s in groups(small_grid(home)) if c.clean)
     names = [scoring.name for scoring in clean]
     assert "zs_audio" in names
@@ -112,13 +114,13 @@ def test_clean_clips_have_no_noise_and_no_environment(home):
 
 
 @pytest.mark.parametrize("name", grids.shipped_grids())
-def test_every_shipped_grid_is_planned(name):
+def test_every_shipped_grid_is_planned(name: str) -> None:
     grid = load_grid(name)
     assert grid.title
     assert measure(grid).cells > 10
 
 
-def test_the_grid_of_the_shared_recordings_has_all_its_snrs_seeds_and_mixings(shared):
+def test_the_grid_of_the_shared_recordings_has_all_its_snrs_seeds_and_mixings(shared: Path) -> None:
     grid = load_grid("here")
     facts = Facts(clips={"shared_events/0": 400, "shared_scenes/0": 200})
     snrs = {c.snr_db for c, _ in groups(grid, facts)}
@@ -127,7 +129,7 @@ def test_the_grid_of_the_shared_recordings_has_all_its_snrs_seeds_and_mixings(sh
     assert {c.mixing for c, _ in groups(grid, facts)} == {None, "additive", "scaper"}
 
 
-def test_all_problems_are_reported_at_once(home):
+def test_all_problems_are_reported_at_once(home: Path) -> None:
     grid = small_grid(
         home,
         rules=["cosin", "das", "cosine:matched"],
@@ -155,7 +157,7 @@ def test_all_problems_are_reported_at_once(home):
         assert part in message, part
 
 
-def test_a_class_that_all_noise_contains_is_reported_beforehand(home):
+def test_a_class_that_all_noise_contains_is_reported_beforehand(home: Path) -> None:
     (home / "noise" / "noise.csv").write_text(
         "file,environment,avoid\nstreet.wav,street,siren\ncafe.wav,cafe,siren rain\n"
     )
@@ -163,7 +165,7 @@ def test_a_class_that_all_noise_contains_is_reported_beforehand(home):
         check(small_grid(home))
 
 
-def test_unknown_names_get_the_nearest(home):
+def test_unknown_names_get_the_nearest(home: Path) -> None:
     text = 'datasets = ["esc5"]\nnoises = ["demnd"]\nsnrs = [0]\nbackbones = ["fke"]\n'
     text += 'packs = ["das5"]\n'
     with pytest.raises(UsageError) as caught:
@@ -172,7 +174,7 @@ def test_unknown_names_get_the_nearest(home):
         assert f"did you mean {near}?" in str(caught.value)
 
 
-def test_folds_are_needed_where_a_rule_draws_from_them(home):
+def test_folds_are_needed_where_a_rule_draws_from_them(home: Path) -> None:
     (home / "clips" / "labels.csv").unlink()
     for path in sorted((home / "clips").glob("*.wav")):
         label = path.name.split("-")[0]
@@ -182,7 +184,7 @@ def test_folds_are_needed_where_a_rule_draws_from_them(home):
         check(small_grid(home, rules=["cosine", "tgap:noisy"]))
 
 
-def test_what_a_name_stands_for_is_part_of_the_key(home):
+def test_what_a_name_stands_for_is_part_of_the_key(home: Path) -> None:
     grid = small_grid(home)
     before = check(grid)
     assert set(keys(grid, before)) == set(keys(grid, check(grid)))
@@ -192,7 +194,7 @@ def test_what_a_name_stands_for_is_part_of_the_key(home):
     assert before.models == after.models
 
 
-def test_a_file_that_is_not_a_grid_is_reported(tmp_path):
+def test_a_file_that_is_not_a_grid_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="did you mean 'panel'"):
         load_grid("pannel")
     with pytest.raises(UsageError, match="did you mean 'datasets'"):

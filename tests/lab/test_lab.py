@@ -9,7 +9,7 @@ from driftscore.lab.seeds import generator
 LAB = Path(__file__).parents[2] / "src" / "driftscore" / "lab"
 
 
-def test_importing_driftscore_does_not_import_the_lab():
+def test_importing_driftscore_does_not_import_the_lab() -> None:
     code = (
         "import driftscore, sys; print([m for m in sys.modules if m.startswith('driftscore.lab')])"
     )
@@ -17,7 +17,7 @@ def test_importing_driftscore_does_not_import_the_lab():
     assert done.stdout.strip() == "[]"
 
 
-def test_the_lab_is_imported_without_its_heavy_libraries():
+def test_the_lab_is_imported_without_its_heavy_libraries() -> None:
     heavy = ("scipy", "pyloudnorm", "sklearn", "pyroomacoustics", "matplotlib")
     code = (
         "import sys\n"
@@ -31,12 +31,12 @@ def test_the_lab_is_imported_without_its_heavy_libraries():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_no_file_is_longer_than_400_lines():
+def test_no_file_is_longer_than_400_lines() -> None:
     for path in LAB.rglob("*.py"):
         assert len(path.read_text(encoding="utf-8").splitlines()) <= 400, path
 
 
-def test_a_key_gives_the_same_generator_everywhere():
+def test_a_key_gives_the_same_generator_everywhere() -> None:
     # Fixed values: another generator would change every mix that was ever drawn.
     assert generator("esc50", "1-1-A-0", 0).integers(1000, size=4).tolist() == FIRST
     assert generator("esc50", "1-1-A-0", 1).integers(1000, size=4).tolist() != FIRST

@@ -1,15 +1,21 @@
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import accuracy_score, average_precision_score
 
 from driftscore.errors import UndefinedMetricError, UsageError
 from driftscore.lab import metrics
 
+Ranking = tuple[NDArray[np.bool_], NDArray[np.float64]]
+"""Truth and scores, clips x classes."""
+
 
 @st.composite
-def rankings(draw):
+def rankings(draw: st.DrawFn) -> Ranking:
     """Truth and scores of up to 60 clips and 5 classes; few levels make many ties."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     clips, classes = draw(st.integers(1, 60)), draw(st.integers(1, 5))
@@ -23,7 +29,7 @@ def rankings(draw):
     return truth, scores
 
 
-def slow_average_precision(truth, scores):
+def slow_average_precision(truth: NDArray[np.bool_], scores: NDArray[np.float64]) -> float:
     """The definition, literally: precision at each distinct score, weighted by recall gained."""
     total, recall, area = truth.sum(), 0.0, 0.0
     for threshold in sorted(set(scores), reverse=True):
@@ -35,7 +41,7 @@ def slow_average_precision(truth, scores):
 
 @settings(max_examples=200, deadline=None)
 @given(rankings())
-def test_average_precision_is_scikit_learns_with_and_without_ties(case):
+def test_average_precision_is_scikit_learns_with_and_without_ties(case: Ranking) -> None:
     truth, scores = case
     ours = metrics.average_precisions(truth, scores)
     for column, value in enumerate(ours):
@@ -50,8 +56,8 @@ def test_average_precision_is_scikit_learns_with_and_without_ties(case):
 @settings(max_examples=50, deadline=None)
 @given(rankings(), st.randoms(use_true_random=False))
 def test_average_precision_depends_neither_on_the_order_of_clips_nor_on_a_class_constant(
-    case, random
-):
+    case: Ranking, random: Random
+) -> None:
     truth, scores = case
     order = random.sample(range(len(truth)), len(truth))
     expected = metrics.average_precisions(truth, scores)
@@ -65,19 +71,19 @@ def test_average_precision_depends_neither_on_the_order_of_clips_nor_on_a_class_
     )
 
 
-def test_classes_without_a_positive_are_left_out_and_counted():
+def test_classes_without_a_positive_are_left_out_and_counted() -> None:
     truth = np.array([[1, 0, 0], [0, 0, 1], [0, 0, 0]])
     scores = np.array([[0.9, 0.1, 0.2], [0.5, 0.9, 0.1], [0.1, 0.2, 0.3]])
     found = metrics.mean_average_precision(truth, scores)
     assert found == metrics.MeanPrecision(value=(1 + 1 / 3) / 2, classes=2, left_out=1)
 
 
-def test_mean_average_precision_without_any_positive_is_an_error():
+def test_mean_average_precision_without_any_positive_is_an_error() -> None:
     with pytest.raises(UndefinedMetricError, match="no class has a positive"):
         metrics.mean_average_precision(np.zeros((3, 2), bool), np.ones((3, 2)))
 
 
-def test_precision_of_ten_thousand_clips_of_200_classes_is_scikit_learns():
+def test_precision_of_ten_thousand_clips_of_200_classes_is_scikit_learns() -> None:
     rng = np.random.default_rng(0)
     truth = rng.random((10_231, 200)) < 0.02
     scores = (rng.normal(size=truth.shape) + truth).astype(np.float32).astype(np.float64)
@@ -90,7 +96,7 @@ def test_precision_of_ten_thousand_clips_of_200_classes_is_scikit_learns():
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 50), st.integers(1, 6))
-def test_accuracy_is_scikit_learns(seed, clips, classes):
+def test_accuracy_is_scikit_learns(seed: int, clips: int, classes: int) -> None:
     rng = np.random.default_rng(seed)
     truth, scores = rng.integers(classes, size=clips), rng.normal(size=(clips, classes))
     assert metrics.accuracy(truth, scores) == pytest.approx(
@@ -98,7 +104,7 @@ def test_accuracy_is_scikit_learns(seed, clips, classes):
     )
 
 
-def test_fold_accuracies_are_averaged_without_weights():
+def test_fold_accuracies_are_averaged_without_weights() -> None:
     truth = np.array([0, 0, 0, 1])
     scores = np.array([[1, 0], [1, 0], [0, 1], [0, 1]])
     folds = ["b", "b", "b", "a"]
@@ -107,7 +113,7 @@ def test_fold_accuracies_are_averaged_without_weights():
     assert metrics.fold_mean_accuracy(truth, scores, folds) == pytest.approx(5 / 6)
 
 
-def test_accuracy_interval_is_that_of_resampling_clips_one_by_one():
+def test_accuracy_interval_is_that_of_resampling_clips_one_by_one() -> None:
     rng = np.random.default_rng(3)
     truth = rng.integers(4, size=120)
     scores, other = rng.normal(size=(2, 120, 4))
@@ -122,7 +128,7 @@ def test_accuracy_interval_is_that_of_resampling_clips_one_by_one():
     assert found.clear
 
 
-def test_rows_of_one_group_are_resampled_together():
+def test_rows_of_one_group_are_resampled_together() -> None:
     rng = np.random.default_rng(5)
     truth, scores = rng.integers(3, size=40), rng.normal(size=(40, 3))
     other = rng.normal(size=(40, 3))
@@ -155,21 +161,26 @@ def test_rows_of_one_group_are_resampled_together():
 
 @settings(max_examples=15, deadline=None)
 @given(rankings(), st.integers(0, 2**32 - 1))
-def test_precision_interval_is_that_of_scikit_learn_on_resampled_clips(case, seed):
+def test_precision_interval_is_that_of_scikit_learn_on_resampled_clips(
+    case: Ranking, seed: int
+) -> None:
     truth, scores = case
     other = np.round(scores + np.random.default_rng(seed).normal(size=scores.shape), 1)
     rows = np.random.default_rng(seed).integers(len(truth), size=(20, len(truth)))
     gains = [mean_gain(truth[drawn], scores[drawn], other[drawn]) for drawn in rows]
     rng = np.random.default_rng(seed)
-    if None in gains:
+    known = [gain for gain in gains if gain is not None]
+    if len(known) < len(gains):
         with pytest.raises(UndefinedMetricError, match="too few positive clips"):
             metrics.precision_difference(truth, scores, other, resamples=20, rng=rng)
         return
     found = metrics.precision_difference(truth, scores, other, resamples=20, rng=rng)
-    assert [found.low, found.high] == pytest.approx(np.quantile(gains, [0.025, 0.975]), abs=1e-12)
+    assert [found.low, found.high] == pytest.approx(np.quantile(known, [0.025, 0.975]), abs=1e-12)
 
 
-def mean_gain(truth, scores, other):
+def mean_gain(
+    truth: NDArray[np.bool_], scores: NDArray[np.float64], other: NDArray[np.float64]
+) -> float | None:
     """The difference of two mAPs by scikit-learn, None where no class has a positive."""
     classes = np.flatnonzero(truth.any(axis=0))
     gains = [
@@ -177,10 +188,12 @@ def mean_gain(truth, scores, other):
         - average_precision_score(truth[:, c], other[:, c])
         for c in classes
     ]
-    return np.mean(gains) if gains else None
+    return float(np.mean(gains)) if gains else None
 
 
-def test_precision_interval_does_not_depend_on_how_much_is_held_at_a_time(monkeypatch):
+def test_precision_interval_does_not_depend_on_how_much_is_held_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rng = np.random.default_rng(0)
     truth = rng.random((30, 3)) < 0.4
     scores, other = rng.normal(size=(2, 30, 3))
@@ -190,7 +203,7 @@ def test_precision_interval_does_not_depend_on_how_much_is_held_at_a_time(monkey
     assert whole == parts
 
 
-def test_the_same_scores_differ_by_nothing():
+def test_the_same_scores_differ_by_nothing() -> None:
     rng = np.random.default_rng(0)
     truth, scores = rng.random((30, 3)) < 0.4, rng.normal(size=(30, 3))
     found = metrics.precision_difference(truth, scores, scores - [0, 1, 2], rng=rng)
@@ -208,13 +221,15 @@ def test_the_same_scores_differ_by_nothing():
         ([0, 1], [1, 2], "clips x classes"),
     ],
 )
-def test_single_label_input_that_makes_no_sense_is_refused_with_a_reason(truth, scores, message):
+def test_single_label_input_that_makes_no_sense_is_refused_with_a_reason(
+    truth: ArrayLike, scores: ArrayLike, message: str
+) -> None:
     with pytest.raises(UsageError, match=message):
         metrics.accuracy(truth, scores)
 
 
-def test_multi_label_truth_of_another_shape_or_kind_is_refused_with_a_reason():
+def test_multi_label_truth_of_another_shape_or_kind_is_refused_with_a_reason() -> None:
     with pytest.raises(UsageError, match=r"\(2, 2\), got \(2,\)"):
-        metrics.average_precisions([0, 1], [[0.1, 0.2], [1, 2]])
+        metrics.average_precisions([0, 1], [[0.1, 0.2], [1.0, 2.0]])
     with pytest.raises(UsageError, match="boolean, or 0 and 1"):
-        metrics.average_precisions([[0, 3], [1, 1]], [[0.1, 0.2], [1, 2]])
+        metrics.average_precisions([[0, 3], [1, 1]], [[0.1, 0.2], [1.0, 2.0]])

@@ -2,20 +2,22 @@ import csv
 import dataclasses
 import itertools
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from driftscore.audio import Audio
+from driftscore.audio import Audio, Samples
 from driftscore.errors import AudioError, FormatError, MismatchError, UsageError
 from driftscore.lab.corpora.loading import forget_sounds, load
 from driftscore.lab.mixing.loudness import LoudnessMeter, integrated_loudness
 from driftscore.lab.mixing.mixings import find_mixing, mixing_names
 from driftscore.lab.mixing.mixings.additive import active_part
 from driftscore.lab.mixing.mixings.additive import draw as draw_additive
-from driftscore.lab.mixing.record import MixRecord, mix
+from driftscore.lab.mixing.record import MixPart, MixRecord, Reader, mix
 from driftscore.lab.mixing.reverb import reverberated
 from driftscore.lab.mixing.rooms import (
     MICROPHONE_M,
@@ -28,17 +30,19 @@ from driftscore.lab.mixing.rooms import (
 from driftscore.lab.mixing.sounds import Excerpt, Sound
 from driftscore.lab.mixing.soundscape import TruncatedNormal
 
-from .small_lab import draw_scaper
+from .small_lab import WriteWav, draw_scaper
 
 RATE = 8000
 
 
-def noise(seconds, *, rate=RATE, level=0.1, seed=0, file="noise"):
+def noise(
+    seconds: float, *, rate: int = RATE, level: float = 0.1, seed: int = 0, file: str = "noise"
+) -> Sound:
     samples = np.random.default_rng(seed).normal(size=round(seconds * rate)) * level
     return Sound(file, Audio(samples.astype(np.float32), rate), "street")
 
 
-def reader(*known):
+def reader(*known: Sound) -> Reader:
     by_file = {sound.file: sound.audio for sound in known}
     return lambda file, rate: by_file[file]
 
@@ -54,8 +58,14 @@ def reader(*known):
     seed=st.integers(0, 2**32 - 1),
 )
 def test_the_measured_snr_of_an_additive_mix_is_the_requested_one(
-    length, silent, level_db, noise_db, snr_db, noise_length, seed
-):
+    length: int,
+    silent: float,
+    level_db: float,
+    noise_db: float,
+    snr_db: float,
+    noise_length: int,
+    seed: int,
+) -> None:
     rng = np.random.default_rng(seed)
     samples = rng.normal(size=length) * 10 ** (level_db / 20)
     samples[length - int(silent * length) :] = 0  # padded, as ESC-50's clips are
@@ -76,7 +86,7 @@ def test_the_measured_snr_of_an_additive_mix_is_the_requested_one(
     assert abs(exact - snr_db) < 0.001
 
 
-def slow_active(samples, rate):
+def slow_active(samples: NDArray[np.float64], rate: int) -> NDArray[np.bool_]:
     """Blocks of 20 ms within 50 dB of the loudest, one by one."""
     size = rate // 50
     blocks = [samples[first : first + size] for first in range(0, len(samples), size)]
@@ -89,7 +99,7 @@ def slow_active(samples, rate):
     )
 
 
-def test_the_noise_of_an_additive_mix_is_as_long_as_the_clip():
+def test_the_noise_of_an_additive_mix_is_as_long_as_the_clip() -> None:
     samples = np.zeros(RATE, np.float32)
     samples[: RATE // 10] = 0.5
     event, source = Sound("event", Audio(samples, RATE)), noise(3)
@@ -104,7 +114,7 @@ def test_the_noise_of_an_additive_mix_is_as_long_as_the_clip():
     )
 
 
-def test_every_shared_event_is_mixed_within_a_thousandth_of_a_decibel(shared):
+def test_every_shared_event_is_mixed_within_a_thousandth_of_a_decibel(shared: Path) -> None:
     rows = list(csv.DictReader((shared / "audio" / "manifest.csv").open()))
     files = [shared / "audio" / row["file"] for row in rows if row["split"] == "events"]
     places = [shared / "audio" / row["file"] for row in rows if row["split"] == "noise"]
@@ -123,7 +133,7 @@ def test_every_shared_event_is_mixed_within_a_thousandth_of_a_decibel(shared):
         assert abs(10 * np.log10((signal**2).sum() / (added**2).sum()) - snr_db) < 0.001
 
 
-def test_the_active_part_is_that_of_the_manifest(shared):
+def test_the_active_part_is_that_of_the_manifest(shared: Path) -> None:
     rows = [
         row
         for row in csv.DictReader((shared / "audio" / "manifest.csv").open())
@@ -136,7 +146,7 @@ def test_the_active_part_is_that_of_the_manifest(shared):
 
 
 @pytest.mark.parametrize("name", mixing_names())
-def test_a_mix_of_every_method_is_rebuilt_from_the_json_of_its_record(name):
+def test_a_mix_of_every_method_is_rebuilt_from_the_json_of_its_record(name: str) -> None:
     event, source = noise(2, level=0.3, seed=5, file="dog"), noise(12)
     mixing = find_mixing(name)
     frames = round(mixing.background_s(2.0) * RATE)
@@ -153,7 +163,7 @@ def test_a_mix_of_every_method_is_rebuilt_from_the_json_of_its_record(name):
     np.testing.assert_array_equal(first.background.samples, second.background.samples)
 
 
-def test_a_mix_is_rebuilt_from_files_on_disk(tmp_path, write_wav):
+def test_a_mix_is_rebuilt_from_files_on_disk(tmp_path: Path, write_wav: WriteWav) -> None:
     dog = str(write_wav(tmp_path / "dog.wav", seconds=1, seed=1))
     street = str(write_wav(tmp_path / "street.wav", seconds=3, seed=2))
     event, source = (Sound(file, load(file, RATE)) for file in (dog, street))
@@ -167,7 +177,7 @@ def test_a_mix_is_rebuilt_from_files_on_disk(tmp_path, write_wav):
         mix(record, load)
 
 
-def test_events_are_placed_where_given_with_their_loudness_and_fades():
+def test_events_are_placed_where_given_with_their_loudness_and_fades() -> None:
     event, source = noise(2, level=0.3, seed=5, file="dog"), noise(10)
     record = draw_scaper(
         [event],
@@ -190,7 +200,7 @@ def test_events_are_placed_where_given_with_their_loudness_and_fades():
     np.testing.assert_allclose(alone[middle], gain * event.audio.samples[200:300], atol=1e-7)
 
 
-def placed(event, time_s):
+def placed(event: Sound, time_s: float) -> tuple[MixPart, NDArray[np.float64]]:
     source = noise(10)
     record = draw_scaper(
         [event],
@@ -204,7 +214,7 @@ def placed(event, time_s):
     return record.parts[1], made.audio.samples.astype(float) - made.background.samples
 
 
-def test_an_event_that_would_end_too_late_is_moved_forward_and_a_longer_one_cut():
+def test_an_event_that_would_end_too_late_is_moved_forward_and_a_longer_one_cut() -> None:
     late, _ = placed(noise(5, file="dog", seed=2), 5.9)
     assert (late.start, late.frames) == (5 * RATE, 5 * RATE)
     long, alone = placed(noise(13, file="dog", seed=2), 4)
@@ -212,7 +222,7 @@ def test_an_event_that_would_end_too_late_is_moved_forward_and_a_longer_one_cut(
     assert len(alone) == 10 * RATE
 
 
-def test_events_begin_and_end_with_a_quarter_sine_of_ten_milliseconds():
+def test_events_begin_and_end_with_a_quarter_sine_of_ten_milliseconds() -> None:
     event = noise(1, file="dog", seed=2)
     part, alone = placed(event, 2)
     fade = RATE // 100
@@ -222,13 +232,13 @@ def test_events_begin_and_end_with_a_quarter_sine_of_ten_milliseconds():
     np.testing.assert_allclose(faded[-fade:], rise[::-1] * event.audio.samples[-fade:], atol=1e-6)
 
 
-def test_a_sound_shorter_than_half_a_second_is_as_loud_as_its_repetition():
+def test_a_sound_shorter_than_half_a_second_is_as_loud_as_its_repetition() -> None:
     for seconds, times in ((0.2, 3), (0.3, 2), (0.45, 2)):
         short = noise(seconds, seed=4).audio.samples
         assert integrated_loudness(short, RATE) == integrated_loudness(np.tile(short, times), RATE)
 
 
-def test_drawn_times_follow_the_truncated_normal():
+def test_drawn_times_follow_the_truncated_normal() -> None:
     rng = np.random.default_rng(0)
     times = np.array([TruncatedNormal().draw(rng) for _ in range(20_000)])
     assert times.min() >= 0
@@ -239,10 +249,10 @@ def test_drawn_times_follow_the_truncated_normal():
     assert str(TruncatedNormal()) == "truncnorm(3, 1.5, 0, 6)"
 
 
-def test_the_same_generator_draws_the_same_soundscape():
+def test_the_same_generator_draws_the_same_soundscape() -> None:
     event, source = noise(1, file="dog", seed=3), noise(10)
 
-    def drawn(seed):
+    def drawn(seed: int) -> MixRecord:
         rng, meter = np.random.default_rng(seed), LoudnessMeter()
         return draw_scaper([event], Excerpt(source, 0, 10 * RATE), snr_db=0, meter=meter, rng=rng)
 
@@ -250,12 +260,14 @@ def test_the_same_generator_draws_the_same_soundscape():
     assert drawn(1).parts[1].start != drawn(2).parts[1].start
 
 
-def test_loudness_is_measured_once_per_sound_and_cached_on_disk(tmp_path, monkeypatch):
+def test_loudness_is_measured_once_per_sound_and_cached_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from driftscore.lab.mixing import loudness
 
-    calls = []
+    calls: list[int] = []
 
-    def counted(samples, rate):
+    def counted(samples: Samples, rate: int) -> float:
         calls.append(rate)
         return integrated_loudness(samples, rate)
 
@@ -270,7 +282,7 @@ def test_loudness_is_measured_once_per_sound_and_cached_on_disk(tmp_path, monkey
     assert calls == [RATE, 2 * RATE]
 
 
-def test_a_damaged_loudness_cache_causes_a_warning_only(tmp_path):
+def test_a_damaged_loudness_cache_causes_a_warning_only(tmp_path: Path) -> None:
     (tmp_path / "loudness.sqlite").write_bytes(b"not a database" * 100)
     meter, sound = LoudnessMeter(tmp_path / "loudness.sqlite"), noise(1).audio
     with pytest.warns(UserWarning, match="cannot be used"):
@@ -278,14 +290,14 @@ def test_a_damaged_loudness_cache_causes_a_warning_only(tmp_path):
     assert value == integrated_loudness(sound.samples, RATE)
 
 
-def test_loudness_of_a_known_sine_is_its_level():
+def test_loudness_of_a_known_sine_is_its_level() -> None:
     # BS.1770: a full-scale sine of 997 Hz in one channel reads -3.01 LUFS.
     sine = np.sin(2 * np.pi * 997 * np.arange(48_000 * 2) / 48_000).astype(np.float32)
     assert integrated_loudness(sine, 48_000) == pytest.approx(-3.01, abs=0.05)
     assert integrated_loudness(np.zeros(48_000, np.float32), 48_000) == -70
 
 
-def test_without_pyloudnorm_the_message_names_the_extra(monkeypatch):
+def test_without_pyloudnorm_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     monkeypatch.setitem(sys.modules, "pyloudnorm", None)
@@ -293,7 +305,7 @@ def test_without_pyloudnorm_the_message_names_the_extra(monkeypatch):
         integrated_loudness(np.ones(RATE, np.float32), RATE)
 
 
-def test_what_cannot_be_mixed_is_an_error_with_a_reason():
+def test_what_cannot_be_mixed_is_an_error_with_a_reason() -> None:
     event, source = noise(1, file="dog"), noise(10)
     second = Excerpt(source, 0, RATE)
     silent = Sound("nothing", Audio(np.zeros(RATE, np.float32), RATE))
@@ -323,19 +335,19 @@ def test_what_cannot_be_mixed_is_an_error_with_a_reason():
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1, "parts": [{}]}'])
-def test_a_text_that_is_not_a_record_is_reported(text):
+def test_a_text_that_is_not_a_record_is_reported(text: str) -> None:
     with pytest.raises(FormatError, match="not the record of a mix"):
         MixRecord.from_json(text)
 
 
-def test_a_record_of_a_later_version_is_refused():
+def test_a_record_of_a_later_version_is_refused() -> None:
     record = draw_additive(noise(1, file="dog"), Excerpt(noise(1), 0, RATE), snr_db=0)
     later = json.dumps(json.loads(record.to_json()) | {"version": 2})
     with pytest.raises(FormatError, match="version 2; this driftscore reads 1"):
         MixRecord.from_json(later)
 
 
-def test_no_reverb_is_none_and_an_amount_above_one_is_refused():
+def test_no_reverb_is_none_and_an_amount_above_one_is_refused() -> None:
     event, source = noise(1, file="dog", seed=3), noise(10)
     made = {}
     for reverb in (None, 0, 1):
@@ -362,13 +374,13 @@ def test_no_reverb_is_none_and_an_amount_above_one_is_refused():
         )
 
 
-def test_records_are_frozen():
+def test_records_are_frozen() -> None:
     record = draw_additive(noise(1, file="dog"), Excerpt(noise(1), 0, RATE), snr_db=0)
     with pytest.raises(dataclasses.FrozenInstanceError):
-        record.snr_db = 3
+        record.snr_db = 3  # type: ignore[misc]
 
 
-def test_scaper_with_reverb_is_scaper_with_the_smallest_reverb_of_sox():
+def test_scaper_with_reverb_is_scaper_with_the_smallest_reverb_of_sox() -> None:
     event, source = noise(1, file="dog", seed=3), noise(10)
     made = {}
     for name in ("scaper", "scaper_reverb"):
@@ -383,7 +395,9 @@ def test_scaper_with_reverb_is_scaper_with_the_smallest_reverb_of_sox():
     np.testing.assert_allclose(mix(wet, read).audio.samples, expected, atol=1e-6)
 
 
-def test_a_mixing_from_outside_is_found_and_checked(tmp_path, monkeypatch):
+def test_a_mixing_from_outside_is_found_and_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "outside_mixing.py").write_text(
         "from driftscore.lab.mixing.mixings.additive import background_s, draw\n"
     )
@@ -398,7 +412,7 @@ def test_a_mixing_from_outside_is_found_and_checked(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("rt60_s", [0.2, 0.5, 0.8])
-def test_the_box_room_decays_in_about_its_reverberation_time(rt60_s):
+def test_the_box_room_decays_in_about_its_reverberation_time(rt60_s: float) -> None:
     response = box_response(16_000, rt60_s)
     assert len(response) == round(rt60_s * 16_000)
     direct = np.linalg.norm(np.subtract(SOURCE_M, MICROPHONE_M))
@@ -414,7 +428,7 @@ def test_the_box_room_decays_in_about_its_reverberation_time(rt60_s):
     assert -60 / slope == pytest.approx(rt60_s, rel=0.2)
 
 
-def test_the_images_of_the_box_room_are_those_of_a_slow_sum():
+def test_the_images_of_the_box_room_are_those_of_a_slow_sum() -> None:
     rate, rt60_s = 8_000, 0.2
     slow = np.zeros(round(rt60_s * rate))
     reflection = np.sqrt(1 - absorption(rt60_s))
@@ -433,6 +447,6 @@ def test_the_images_of_the_box_room_are_those_of_a_slow_sum():
     np.testing.assert_allclose(box_response(rate, rt60_s), slow, atol=1e-12)
 
 
-def test_a_box_room_cannot_be_too_dry():
+def test_a_box_room_cannot_be_too_dry() -> None:
     with pytest.raises(UsageError, match=r"reverberation time of at least 0\.12 s, got 0\.05"):
         box_response(8_000, 0.05)

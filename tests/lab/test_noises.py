@@ -1,5 +1,7 @@
 """One contract over all noises, on small folders in the official layout."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -15,10 +17,12 @@ from driftscore.lab.mixing.record import MixRecord, mix
 from driftscore.lab.mixing.rooms import decay_response
 from driftscore.lab.mixing.sounds import Excerpt, Sound
 
+from .small_lab import WriteWav
+
 RATE = 16_000
 
 
-def build_tau2019(home, wav):
+def build_tau2019(home: Path, wav: WriteWav) -> dict[str, str]:
     place = home / "TAU-urban-acoustic-scenes-2019-development"
     names = ["park-lisbon-1-2-a", "street_traffic-paris-3-4-a", "tram-helsinki-5-6-a"]
     for seed, name in enumerate(names):
@@ -29,28 +33,28 @@ def build_tau2019(home, wav):
     return {"park-lisbon-1-2-a": "park", "street_traffic-paris-3-4-a": "street traffic"}
 
 
-def build_demand(home, wav):
+def build_demand(home: Path, wav: WriteWav) -> dict[str, str]:
     for seed, name in enumerate(demand.ENVIRONMENTS):
         wav(home / name / "ch01.wav", seconds=0.6, seed=seed)
         wav(home / name / "ch02.wav", seconds=0.6, seed=100 + seed)
     return {name: words for name, (words, _) in demand.ENVIRONMENTS.items()}
 
 
-def build_musan(home, wav):
+def build_musan(home: Path, wav: WriteWav) -> dict[str, str]:
     wav(home / "musan" / "noise" / "free-sound" / "noise-free-sound-0000.wav", seconds=2)
     wav(home / "musan" / "noise" / "sound-bible" / "noise-sound-bible-0001.wav", seconds=2)
     wav(home / "musan" / "music" / "fma" / "music-fma-0000.wav", seconds=2)
     return {"noise-free-sound-0000": "noise", "noise-sound-bible-0001": "noise"}
 
 
-def build_recorded(home, wav):
+def build_recorded(home: Path, wav: WriteWav) -> dict[str, str]:
     wav(home / "street_tram.wav", seconds=2)
     wav(home / "deep" / "kitchen.wav", seconds=0.5, seed=1)
     (home / "readme.txt").write_text("not a sound")
     return {"deep/kitchen.wav": "kitchen", "street_tram.wav": "street tram"}
 
 
-def build_synthetic(home, wav):
+def build_synthetic(home: Path, wav: WriteWav) -> dict[str, str]:
     return {
         "white": "white noise",
         "pink": "pink noise",
@@ -70,12 +74,14 @@ BUILDERS = {
 every_noise = pytest.mark.parametrize("name", noises.noise_names())
 
 
-def test_every_noise_is_in_the_contract():
+def test_every_noise_is_in_the_contract() -> None:
     assert sorted(BUILDERS) == list(noises.noise_names())
 
 
 @every_noise
-def test_recordings_are_those_of_the_official_layout(name, tmp_path, write_wav):
+def test_recordings_are_those_of_the_official_layout(
+    name: str, tmp_path: Path, write_wav: WriteWav
+) -> None:
     expected = BUILDERS[name](tmp_path, write_wav)
     noise = noises.find_noise(name)
     assert {r.id: r.environment for r in noise.recordings(tmp_path)} == expected
@@ -87,8 +93,8 @@ def test_recordings_are_those_of_the_official_layout(name, tmp_path, write_wav):
 @every_noise
 @pytest.mark.parametrize("seconds", [0.3, 1.0, 5.0])
 def test_a_sample_has_the_requested_length_and_rate_and_a_listed_environment(
-    name, seconds, tmp_path, write_wav
-):
+    name: str, seconds: float, tmp_path: Path, write_wav: WriteWav
+) -> None:
     expected = BUILDERS[name](tmp_path, write_wav)
     noise = noises.find_noise(name)
     for seed in range(3):
@@ -100,11 +106,13 @@ def test_a_sample_has_the_requested_length_and_rate_and_a_listed_environment(
 
 
 @every_noise
-def test_the_same_generator_draws_the_same_noise_and_another_another(name, tmp_path, write_wav):
+def test_the_same_generator_draws_the_same_noise_and_another_another(
+    name: str, tmp_path: Path, write_wav: WriteWav
+) -> None:
     BUILDERS[name](tmp_path, write_wav)
     noise = noises.find_noise(name)
 
-    def drawn(seed):
+    def drawn(seed: int) -> Excerpt:
         return noise.sample(0.5, RATE, np.random.default_rng(seed), home=tmp_path)
 
     np.testing.assert_array_equal(drawn(1).samples, drawn(1).samples)
@@ -112,7 +120,9 @@ def test_the_same_generator_draws_the_same_noise_and_another_another(name, tmp_p
 
 
 @every_noise
-def test_a_drawn_excerpt_is_loaded_again_from_its_file_and_position(name, tmp_path, write_wav):
+def test_a_drawn_excerpt_is_loaded_again_from_its_file_and_position(
+    name: str, tmp_path: Path, write_wav: WriteWav
+) -> None:
     BUILDERS[name](tmp_path, write_wav)
     drawn = noises.find_noise(name).sample(0.7, RATE, np.random.default_rng(4), home=tmp_path)
     forget_sounds()
@@ -122,7 +132,9 @@ def test_a_drawn_excerpt_is_loaded_again_from_its_file_and_position(name, tmp_pa
 
 
 @every_noise
-def test_an_additive_mix_with_it_is_rebuilt_from_its_record(name, tmp_path, write_wav):
+def test_an_additive_mix_with_it_is_rebuilt_from_its_record(
+    name: str, tmp_path: Path, write_wav: WriteWav
+) -> None:
     BUILDERS[name](tmp_path / "noise", write_wav)
     file = str(write_wav(tmp_path / "dog.wav", seconds=0.8, seed=9))
     event = Sound(file, load(file, RATE), "dog")
@@ -136,7 +148,7 @@ def test_an_additive_mix_with_it_is_rebuilt_from_its_record(name, tmp_path, writ
 
 
 @pytest.mark.parametrize("name", [name for name in noises.noise_names() if "synthetic" not in name])
-def test_what_an_empty_or_absent_folder_lacks_is_listed(name, tmp_path):
+def test_what_an_empty_or_absent_folder_lacks_is_listed(name: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     noise = noises.find_noise(name)
     for home in (tmp_path / "empty", tmp_path / "nowhere"):
@@ -145,7 +157,9 @@ def test_what_an_empty_or_absent_folder_lacks_is_listed(name, tmp_path):
             noise.sample(1, RATE, np.random.default_rng(0), home=home)
 
 
-def test_all_that_tau_and_demand_lack_is_listed_at_once(tmp_path, write_wav):
+def test_all_that_tau_and_demand_lack_is_listed_at_once(
+    tmp_path: Path, write_wav: WriteWav
+) -> None:
     build_tau2019(tmp_path / "tau", write_wav)
     for path in (tmp_path / "tau").rglob("*.wav"):
         path.unlink()
@@ -160,7 +174,9 @@ def test_all_that_tau_and_demand_lack_is_listed_at_once(tmp_path, write_wav):
     assert demand.missing(tmp_path / "demand") == ["NPARK/ch01.wav", "TMETRO/ch01.wav"]
 
 
-def test_a_recording_that_contains_the_clips_class_is_never_drawn(tmp_path, write_wav):
+def test_a_recording_that_contains_the_clips_class_is_never_drawn(
+    tmp_path: Path, write_wav: WriteWav
+) -> None:
     build_tau2019(tmp_path, write_wav)
     for seed in range(10):
         drawn = tau2019.sample(
@@ -171,7 +187,9 @@ def test_a_recording_that_contains_the_clips_class_is_never_drawn(tmp_path, writ
         tau2019.sample(0.5, RATE, np.random.default_rng(0), home=tmp_path, avoid=["wind", "siren"])
 
 
-def test_a_csv_gives_a_folder_its_environments_and_classes_to_avoid(tmp_path, write_wav):
+def test_a_csv_gives_a_folder_its_environments_and_classes_to_avoid(
+    tmp_path: Path, write_wav: WriteWav
+) -> None:
     build_recorded(tmp_path, write_wav)
     (tmp_path / "noise.csv").write_text(
         "file,environment,avoid\nstreet_tram.wav,street with trams,car_horn; train\n"
@@ -188,7 +206,9 @@ def test_a_csv_gives_a_folder_its_environments_and_classes_to_avoid(tmp_path, wr
     assert recorded.missing(tmp_path) == ["a.wav", "b.wav"]
 
 
-def test_the_shared_noises_are_fifteen_with_their_classes_to_avoid(shared, monkeypatch):
+def test_the_shared_noises_are_fifteen_with_their_classes_to_avoid(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DRIFTSCORE_SHARED", str(shared))
     found = recorded.recordings(recorded.default_home())
     assert len(found) == 15
@@ -201,8 +221,8 @@ def test_the_shared_noises_are_fifteen_with_their_classes_to_avoid(shared, monke
         assert drawn.start + drawn.frames <= len(drawn.sound.audio.samples)
 
 
-def test_a_long_recording_gives_every_position_and_never_wraps(tmp_path):
-    ramp = Sound("ramp", Audio(np.arange(1, RATE + 1, dtype=np.float32) / RATE, RATE))
+def test_a_long_recording_gives_every_position_and_never_wraps(tmp_path: Path) -> None:
+    ramp = Sound("ramp", Audio((np.arange(1, RATE + 1) / RATE).astype(np.float32), RATE))
     starts = {
         draw_excerpt(ramp, (RATE - 2) / RATE, np.random.default_rng(seed)).start
         for seed in range(60)
@@ -210,8 +230,8 @@ def test_a_long_recording_gives_every_position_and_never_wraps(tmp_path):
     assert starts == {0, 1, 2}
 
 
-def test_a_short_recording_is_repeated_from_its_beginning():
-    ramp = Sound("ramp", Audio(np.arange(1, RATE + 1, dtype=np.float32) / RATE, RATE))
+def test_a_short_recording_is_repeated_from_its_beginning() -> None:
+    ramp = Sound("ramp", Audio((np.arange(1, RATE + 1) / RATE).astype(np.float32), RATE))
     drawn = draw_excerpt(ramp, 2.5, np.random.default_rng(0))
     assert drawn.start == 0
     expected = np.tile(ramp.audio.samples, 3)[: round(2.5 * RATE)]
@@ -219,7 +239,9 @@ def test_a_short_recording_is_repeated_from_its_beginning():
     assert draw_excerpt(ramp, 1.0, np.random.default_rng(0)).start == 0
 
 
-def test_a_silent_or_too_short_recording_is_an_error_with_a_reason(tmp_path, write_wav):
+def test_a_silent_or_too_short_recording_is_an_error_with_a_reason(
+    tmp_path: Path, write_wav: WriteWav
+) -> None:
     write_wav(tmp_path / "silent" / "a.wav", np.zeros(RATE), rate=RATE)
     write_wav(tmp_path / "short" / "a.wav", seconds=0.39, rate=RATE)
     rng = np.random.default_rng(0)
@@ -236,7 +258,7 @@ def test_a_silent_or_too_short_recording_is_an_error_with_a_reason(tmp_path, wri
 
 
 @pytest.mark.parametrize(("kind", "slope"), [("white", 0), ("pink", -3.01), ("brown", -6.02)])
-def test_the_power_of_coloured_noise_falls_by_its_definition(kind, slope):
+def test_the_power_of_coloured_noise_falls_by_its_definition(kind: str, slope: float) -> None:
     audio = synthetic.make(f"{kind},7,{RATE * 60},300,decay", RATE)
     power = np.abs(np.fft.rfft(audio.samples.astype(float))) ** 2
     hertz = np.fft.rfftfreq(len(audio.samples), 1 / RATE)
@@ -245,7 +267,7 @@ def test_the_power_of_coloured_noise_falls_by_its_definition(kind, slope):
     assert np.polyfit(range(5), levels, 1)[0] == pytest.approx(slope, abs=0.4)
 
 
-def test_hum_has_its_power_at_the_harmonics_of_the_mains():
+def test_hum_has_its_power_at_the_harmonics_of_the_mains() -> None:
     audio = synthetic.make(f"hum,3,{RATE * 2},200,decay", RATE)
     power = np.abs(np.fft.rfft(audio.samples.astype(float))) ** 2
     hertz = np.fft.rfftfreq(len(audio.samples), 1 / RATE)
@@ -254,7 +276,7 @@ def test_hum_has_its_power_at_the_harmonics_of_the_mains():
     np.testing.assert_allclose(strongest % mains, 0, atol=1e-9)
 
 
-def test_synthetic_noise_has_one_level_and_a_decaying_response():
+def test_synthetic_noise_has_one_level_and_a_decaying_response() -> None:
     for kind in synthetic.KINDS:
         audio = synthetic.make(f"{kind},1,{RATE},500,decay", RATE)
         assert np.sqrt(np.mean(audio.samples.astype(float) ** 2)) == pytest.approx(0.1, rel=1e-5)
@@ -265,7 +287,7 @@ def test_synthetic_noise_has_one_level_and_a_decaying_response():
     assert fall_db == pytest.approx(60 * 0.7, abs=2)
 
 
-def test_noise_in_a_box_room_has_the_response_of_that_room():
+def test_noise_in_a_box_room_has_the_response_of_that_room() -> None:
     found = {
         name: noises.find_noise(name).sample(0.5, RATE, np.random.default_rng(0))
         for name in ("synthetic", "synthetic_room")
@@ -275,7 +297,7 @@ def test_noise_in_a_box_room_has_the_response_of_that_room():
     assert not np.array_equal(found["synthetic"].samples, found["synthetic_room"].samples)
 
 
-def test_a_name_that_describes_no_synthetic_noise_is_refused():
+def test_a_name_that_describes_no_synthetic_noise_is_refused() -> None:
     with pytest.raises(FormatError, match="does not describe a noise"):
         load("synthetic:purple,1,100,200,decay", RATE)
     with pytest.raises(FormatError, match="does not describe a noise"):
@@ -284,18 +306,20 @@ def test_a_name_that_describes_no_synthetic_noise_is_refused():
         synthetic.sample_response("rom", 1, RATE, np.random.default_rng(0))
 
 
-def test_the_missing_part_of_musan_is_named(tmp_path, write_wav):
+def test_the_missing_part_of_musan_is_named(tmp_path: Path, write_wav: WriteWav) -> None:
     build_musan(tmp_path, write_wav)
     (tmp_path / "musan" / "noise" / "sound-bible" / "noise-sound-bible-0001.wav").unlink()
     assert musan.missing(tmp_path) == ["noise/sound-bible/*.wav"]
 
 
-def test_a_path_with_a_colon_is_still_a_path(tmp_path, write_wav):
+def test_a_path_with_a_colon_is_still_a_path(tmp_path: Path, write_wav: WriteWav) -> None:
     path = write_wav(tmp_path / "odd:name.wav", seconds=0.5, rate=RATE)
     assert len(load(str(path), RATE).samples) == RATE // 2
 
 
-def test_sounds_used_last_stay_in_memory_within_their_budget(tmp_path, write_wav, monkeypatch):
+def test_sounds_used_last_stay_in_memory_within_their_budget(
+    tmp_path: Path, write_wav: WriteWav, monkeypatch: pytest.MonkeyPatch
+) -> None:
     forget_sounds()
     monkeypatch.setattr(loading, "_KEPT_BYTES", 3 * RATE * 4)
     files = [str(write_wav(tmp_path / f"{n}.wav", seconds=1, rate=RATE, seed=n)) for n in range(5)]
@@ -305,7 +329,9 @@ def test_sounds_used_last_stay_in_memory_within_their_budget(tmp_path, write_wav
     assert [file for file, _ in loading._recent] == files[2:]
 
 
-def test_a_noise_from_outside_is_found_and_checked(tmp_path, monkeypatch):
+def test_a_noise_from_outside_is_found_and_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "outside_noises.py").write_text(
         "from driftscore.lab.corpora.noises import synthetic as hiss\nclass half: sample = None\n"
     )

@@ -1,10 +1,13 @@
 import math
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from driftscore.errors import UsageError
 from driftscore.lab import metrics
@@ -25,7 +28,7 @@ GRID = {
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     home = tmp_path_factory.mktemp("report")
     with pytest.MonkeyPatch.context() as patch:
         quick(patch)
@@ -39,12 +42,12 @@ def store(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def results(store):
+def results(store: Store) -> Results:
     return Results(store)
 
 
 @pytest.fixture(scope="module")
-def multi(tmp_path_factory):
+def multi(tmp_path_factory: pytest.TempPathFactory) -> Store:
     home = tmp_path_factory.mktemp("multi")
     with pytest.MonkeyPatch.context() as patch:
         quick(patch)
@@ -55,7 +58,9 @@ def multi(tmp_path_factory):
     return kept
 
 
-def test_pooled_accuracy_is_the_mean_over_seeds_and_its_interval_is_paired(results):
+def test_pooled_accuracy_is_the_mean_over_seeds_and_its_interval_is_paired(
+    results: Results,
+) -> None:
     das = das_of(results)
     for result in results.where(lambda r: r.scoring == das and r.snr_db is not None):
         rows = [
@@ -65,19 +70,21 @@ def test_pooled_accuracy_is_the_mean_over_seeds_and_its_interval_is_paired(resul
         ]  # fmt: skip
         assert len(rows) == 2
         assert result.value == pytest.approx(100 * np.mean([r.value for r in rows]))
-        assert result.gain == pytest.approx(100 * np.mean([r.gain.difference for r in rows]))
+        assert result.gain == pytest.approx(
+            100 * np.mean([r.gain.difference for r in rows if r.gain])
+        )
         assert result.low <= result.gain <= result.high
         assert (result.mixes, result.clips, result.failed) == (22, 11, 2)
 
 
-def test_pooled_map_ranks_all_mixes_together(multi):
+def test_pooled_map_ranks_all_mixes_together(multi: Store) -> None:
     results = Results(multi)
     cosine = next(r for r in results.all if r.scoring == COSINE and r.snr_db == 0)
     rows = [r for r in results.rows if r.cell.scoring == COSINE and r.cell.condition.snr_db == 0]
     arrays = [multi.get_arrays("scores", row.cell.key) for row in rows]
     truth = results.truth(rows[0])
-    present = np.concatenate([truth.present[a["clips"]] for a in arrays])
-    scores = np.concatenate([a["scores"] for a in arrays])
+    present = np.concatenate([truth.present[a["clips"].astype(int)] for a in arrays if a])
+    scores = np.concatenate([a["scores"].astype(float) for a in arrays if a])
     assert cosine.value == pytest.approx(
         100 * metrics.mean_average_precision(present, scores).value
     )
@@ -85,11 +92,13 @@ def test_pooled_map_ranks_all_mixes_together(multi):
     assert (biased.gain, biased.low, biased.high) == (0, 0, 0)
 
 
-def test_only_the_newest_model_of_a_name_is_reported(store, results, tmp_path):
+def test_only_the_newest_model_of_a_name_is_reported(
+    store: Store, results: Results, tmp_path: Path
+) -> None:
     with Store(tmp_path) as other:
         row = results.rows[0]
         c = row.cell.condition
-        old = Condition(*(getattr(c, n) for n in c.__slots__[:-1]), "an older model")
+        old = replace(c, model="an older model")
         old_cell = Cell(old, row.cell.scoring)
         fields = {n: getattr(row, n) for n in ("metric", "value", "n", "outcomes", "details")}
         made = Stamp(made_at="2000-01-01T00:00:00+00:00")
@@ -97,7 +106,7 @@ def test_only_the_newest_model_of_a_name_is_reported(store, results, tmp_path):
         assert [r.cell for r in Results(other).rows] == [row.cell]
 
 
-def test_the_seven_tables_have_our_rows_and_the_papers_marked(results):
+def test_the_seven_tables_have_our_rows_and_the_papers_marked(results: Results) -> None:
     found = {table.name: table for table in tables.all_tables(results)}
     names = ("panel", "backbones", "methods", "robustness", "datasets", "beta", "ablations")
     for name in names:
@@ -112,12 +121,12 @@ def test_the_seven_tables_have_our_rows_and_the_papers_marked(results):
     assert float(line.cells[1]) == pytest.approx(cosine.value, abs=0.01)
 
 
-def test_the_papers_figures_are_those_of_its_source(shared):
+def test_the_papers_figures_are_those_of_its_source(shared: Path) -> None:
     tex = (shared / "paper" / "drift-augmented-scoring.tex").read_text(encoding="utf-8")
     token = re.compile(r"[+-]?\d+/\d+|[+-]?\d+(?:\.\d+)?")
     source = [token.findall(line) for line in tex.splitlines() if "&" in line]
 
-    def rows(value):
+    def rows(value: object) -> Iterator[list[float | str]]:
         if isinstance(value, dict):
             for item in value.values():
                 yield from rows(item)
@@ -135,28 +144,27 @@ def test_the_papers_figures_are_those_of_its_source(shared):
         assert f"{value}" in tex
 
 
-def in_order(row, line):
+def in_order(row: Sequence[float | str], line: Sequence[str]) -> bool:
     """Return whether all figures of a row stand in a line of the source, in their order."""
     left = iter(line)
     return all(any(same(figure, printed) for printed in left) for figure in row)
 
 
-def same(figure, printed):
+def same(figure: float | str, printed: str) -> bool:
     if isinstance(figure, str) or "/" in printed:
         return figure == printed
     return float(printed) == figure
 
 
-def test_the_papers_figure_is_shown_with_ours_in_the_same_cell():
+def test_the_papers_figure_is_shown_with_ours_in_the_same_cell() -> None:
     figures = paper.paper_content()["panel"]
-    place = PooledCondition(
-        "fsd50k", 0, figures["noise"], figures["mixing"], 0.0, figures["backbone"]
-    )
+    noise, mixing, model = (str(figures[n]) for n in ("noise", "mixing", "backbone"))
+    place = PooledCondition("fsd50k", 0, noise, mixing, 0.0, model)
     assert tables.with_paper(place, "das", 34.5) == "34.50 (paper 35.03)"
     assert tables.with_paper(place._replace(backbone="mini"), "das", 34.5) == "34.50"
 
 
-def test_rules_above_das_are_listed_with_their_needs(results):
+def test_rules_above_das_are_listed_with_their_needs(results: Results) -> None:
     das = das_of(results)
     for rival in findings.rivals(results):
         assert rival.difference > 0
@@ -165,37 +173,40 @@ def test_rules_above_das_are_listed_with_their_needs(results):
     assert needs_in_words("zs_audio_oracle").startswith("an oracle")
     assert "pool" in needs_in_words("tgap")
     assert needs_in_words("das") == ""
+    assert das is not None
     assert das == Scoring("das", "", 0.25, "generic5", das.pack_data, "mean", "prompt")
 
 
-def test_bands_contain_the_value(results):
+def test_bands_contain_the_value(results: Results) -> None:
     for result in results.where(lambda r: r.scoring == COSINE):
-        low, high = results.band(result.place, COSINE)
-        assert low <= result.value <= high
+        band = results.band(result.place, COSINE)
+        assert band is not None
+        assert band[0] <= result.value <= band[1]
 
 
 class Balanced(HTMLParser):
     VOID = frozenset({"meta", "br", "link", "path", "use", "image", "rect", "circle", "line", "hr"})
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
-        self.open, self.outside = [], []
+        self.open: list[str] = []
+        self.outside: list[str | None] = []
 
-    def handle_starttag(self, tag, attrs):
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = dict(attrs)
         self.outside += [v for k, v in values.items() if k in ("src", "href") and "//" in (v or "")]
         if tag not in self.VOID:
             self.open.append(tag)
 
-    def handle_startendtag(self, tag, attrs):
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         pass
 
-    def handle_endtag(self, tag):
+    def handle_endtag(self, tag: str) -> None:
         if tag not in self.VOID:
             assert self.open.pop() == tag
 
 
-def test_the_page_is_complete_and_self_contained(store, tmp_path):
+def test_the_page_is_complete_and_self_contained(store: Store, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="NOT RUN: figures need matplotlib (driftscore[lab])")
     from driftscore.lab.report.report import write_report
 
@@ -219,7 +230,7 @@ def test_the_page_is_complete_and_self_contained(store, tmp_path):
         assert (tmp_path / figure).is_file()
 
 
-def test_a_report_without_rows_is_an_error(tmp_path):
+def test_a_report_without_rows_is_an_error(tmp_path: Path) -> None:
     from driftscore.lab.report.report import write_report
 
     with Store(tmp_path / "empty") as empty:
@@ -229,13 +240,13 @@ def test_a_report_without_rows_is_an_error(tmp_path):
             write_report(empty, tmp_path / "report.pdf")
 
 
-def test_numbers_have_their_sign_and_nan_is_empty():
+def test_numbers_have_their_sign_and_nan_is_empty() -> None:
     assert numbers.signed(-0.0) == numbers.signed(-0.004) == "+0.00"
     assert numbers.signed(math.nan) == numbers.plain(math.nan) == ""
     assert numbers.interval(1.0, -0.5, 2.25) == "+1.00 [-0.50, +2.25]"
 
 
-def test_mixes_of_one_clip_count_as_one_clip_in_an_interval(tmp_path):
+def test_mixes_of_one_clip_count_as_one_clip_in_an_interval(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     truth = {
         "labels": ["a", "b"],
@@ -259,42 +270,51 @@ def test_mixes_of_one_clip_count_as_one_clip_in_an_interval(tmp_path):
             found = Results(store)
             place = next(iter(found.all)).place
             interval = found.compare([(place, das, COSINE)])
+            assert interval is not None
             widths.append(interval.high - interval.low)
     assert widths[1] == pytest.approx(widths[0], rel=0.15)
 
 
-def test_drift_alignment_is_that_of_the_requested_bank(results):
+def test_drift_alignment_is_that_of_the_requested_bank(results: Results) -> None:
     das = das_of(results)
     svd = das_of(results, direction="svd")
-    found = {s: results.alignment(s, lambda c: not c.clean) for s in (das, svd)}
-    assert (
-        found[das].classes == found[svd].classes == 3 * 2 * 2 * 2
-    )  # classes, mixings, SNRs, seeds
-    assert found[das].mean != found[svd].mean
+    mean, other = (results.alignment(s, lambda c: not c.clean) for s in (das, svd))
+    assert mean is not None
+    assert other is not None
+    assert mean.classes == other.classes == 3 * 2 * 2 * 2  # classes, mixings, SNRs, seeds
+    assert mean.mean != other.mean
     one = results.alignment(das, lambda c: (c.mixing, c.snr_db, c.seed) == ("scaper", 0.0, 1))
+    assert one is not None
     assert one.classes == 3
     assert -1 <= one.mean <= 1
 
 
-def test_the_mean_difference_of_map_is_that_of_the_conditions(multi):
+def test_the_mean_difference_of_map_is_that_of_the_conditions(multi: Store) -> None:
     found = Results(multi)
     for name in ("das", "tgap", "zs_text"):
-        rows = found.where(lambda r, n=name: r.scoring.name == n and r.snr_db is not None)
+        rows = [r for r in found.all if r.scoring.name == name and r.snr_db is not None]
         pairs = [(r.place, r.scoring, COSINE) for r in rows]
         interval = found.compare_precision(pairs)
         assert len(pairs) == 2
+        assert interval is not None
         assert 100 * interval.difference == pytest.approx(np.mean([r.gain for r in rows]))
         assert interval.low <= interval.difference <= interval.high
     assert found.compare(pairs) is None
     assert found.compare_precision([]) is None
 
 
-def outcomes_of(right, count=200):
+def outcomes_of(right: int, count: int = 200) -> NDArray[np.int16]:
     """Return the answers of a rule that is right for the first `right` clips."""
     return np.where(np.arange(count) < right, 0, 1).astype(np.int16)
 
 
-def stored(store, answers, *, seeds=1, snr_db=0.0):
+def stored(
+    store: Store,
+    answers: Mapping[Scoring, NDArray[np.int16]],
+    *,
+    seeds: int = 1,
+    snr_db: float = 0.0,
+) -> None:
     """Store one single-label condition in which each scoring gave these answers."""
     truth = {
         "labels": ["a", "b"],
@@ -322,7 +342,9 @@ def stored(store, answers, *, seeds=1, snr_db=0.0):
 DAS = Scoring("das", "", 0.25, "das52", "", "mean", "prompt")
 
 
-def test_a_rule_from_outside_appears_in_every_table_and_figure(tmp_path, monkeypatch):
+def test_a_rule_from_outside_appears_in_every_table_and_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("matplotlib", reason="NOT RUN: figures need matplotlib (driftscore[lab])")
     from driftscore.lab.report.figures import snr_figure
 
@@ -362,7 +384,9 @@ def test_a_rule_from_outside_appears_in_every_table_and_figure(tmp_path, monkeyp
         assert "Sharp!" in figure.svg
 
 
-def test_bold_gains_are_those_whose_interval_excludes_zero_not_those_that_look_alike(tmp_path):
+def test_bold_gains_are_those_whose_interval_excludes_zero_not_those_that_look_alike(
+    tmp_path: Path,
+) -> None:
     clear, unclear = Interval(0.04, 0.0001, 0.08), Interval(0.04, -0.0001, 0.08)
     with Store(tmp_path) as store:
         for snr_db, gain in ((0.0, clear), (10.0, unclear)):

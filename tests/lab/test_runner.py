@@ -5,21 +5,22 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from driftscore.errors import StoreError, UsageError
 from driftscore.lab import metrics
-from driftscore.lab.conditions import COSINE
+from driftscore.lab.conditions import COSINE, Condition, Row
 from driftscore.lab.corpora.about import Clip
 from driftscore.lab.metrics import Interval
 from driftscore.lab.mixing.record import MixRecord
 from driftscore.lab.runs import embedding, jobs, scoring
-from driftscore.lab.runs.grid import groups
+from driftscore.lab.runs.grid import Grid, groups
 from driftscore.lab.runs.mixes import build as build_mix
 from driftscore.lab.runs.mixes import record_of
-from driftscore.lab.runs.runner import run
+from driftscore.lab.runs.runner import Outcome, run
 from driftscore.lab.runs.store import Store
 from driftscore.lab.runs.truth import Truth
 from driftscore.lab.runs.validation import check
@@ -29,24 +30,29 @@ from .small_lab import build, content, quick, small_grid
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     quick(monkeypatch)
     return build(tmp_path / "home")
 
 
-def condition_data(store, condition, truth, *, backgrounds=False):
+def condition_data(
+    store: Store, condition: Condition, truth: Truth, *, backgrounds: bool = False
+) -> scoring.ConditionData:
     found = embedding.load_embeddings(store, condition, truth.ids, backgrounds=backgrounds)
+    assert found is not None
     model = jobs.embedder_of(condition).backbone
     return scoring.ConditionData(store, condition, truth, model, found)
 
 
-def finished(grid, folder, **options):
+def finished(
+    grid: Grid, folder: Path, *, workers: int = 1
+) -> tuple[Outcome, list[tuple[Any, ...]]]:
     with Store(folder) as store:
-        outcome = run(grid, store, **options)
+        outcome = run(grid, store, workers=workers)
         return outcome, content(store)
 
 
-def by_name(store, snr_db, seed=0, mixing="additive"):
+def by_name(store: Store, snr_db: float, seed: int = 0, mixing: str = "additive") -> dict[str, Row]:
     return {
         r.cell.scoring.name: r
         for r in store.rows()
@@ -55,7 +61,7 @@ def by_name(store, snr_db, seed=0, mixing="additive"):
     }
 
 
-def test_every_rule_has_a_row_in_every_condition(home, tmp_path):
+def test_every_rule_has_a_row_in_every_condition(home: Path, tmp_path: Path) -> None:
     grid = small_grid(home, mixings='["additive", "scaper"]')
     outcome, rows = finished(grid, tmp_path / "store")
     assert outcome.computed == outcome.cells == len(rows) == 9 + 2 * 2 * 2 * 11
@@ -63,7 +69,9 @@ def test_every_rule_has_a_row_in_every_condition(home, tmp_path):
     assert all(0 <= row[2] <= 1 and row[3] == 12 for row in rows)
 
 
-def test_running_again_computes_nothing(home, tmp_path, monkeypatch):
+def test_running_again_computes_nothing(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     grid = small_grid(home, rules=["cosine", "das"])
     _, first = finished(grid, tmp_path / "store")
     monkeypatch.setattr(embedding, "embed_chunk", None)
@@ -72,13 +80,17 @@ def test_running_again_computes_nothing(home, tmp_path, monkeypatch):
     assert first == second
 
 
-def test_a_clip_is_embedded_once_for_all_rules_betas_and_packs(home, tmp_path, monkeypatch):
-    prepared = []
+def test_a_clip_is_embedded_once_for_all_rules_betas_and_packs(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared: list[tuple[str, str]] = []
     original = embedding.prepare
 
-    def counted(condition, clip, *rest):
+    def counted(
+        condition: Condition, clip: Clip, rate: int, noise_home: str | Path | None
+    ) -> embedding.PreparedClip:
         prepared.append((condition.key, clip.id))
-        return original(condition, clip, *rest)
+        return original(condition, clip, rate, noise_home)
 
     monkeypatch.setattr(embedding, "prepare", counted)
     grid = small_grid(home, rules=["cosine", "das", "tgap", "zs_audio_oracle"])
@@ -90,7 +102,9 @@ def test_a_clip_is_embedded_once_for_all_rules_betas_and_packs(home, tmp_path, m
     assert len(prepared) == 12 * 5
 
 
-def test_workers_and_chunks_change_nothing(home, tmp_path, monkeypatch):
+def test_workers_and_chunks_change_nothing(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rules = ["cosine", "das", "zs_text:matched", "tgap"]
     grid = small_grid(home, rules=rules, mixings='["scaper"]')
     _, alone = finished(grid, tmp_path / "one")
@@ -99,7 +113,7 @@ def test_workers_and_chunks_change_nothing(home, tmp_path, monkeypatch):
     assert alone == many
 
 
-def test_a_run_killed_at_any_moment_ends_with_the_same_rows(home, tmp_path):
+def test_a_run_killed_at_any_moment_ends_with_the_same_rows(home: Path, tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path\n"
         f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
@@ -125,7 +139,7 @@ def test_a_run_killed_at_any_moment_ends_with_the_same_rows(home, tmp_path):
         assert content(store) == complete
 
 
-def test_two_runs_at_once_share_the_work(home, tmp_path):
+def test_two_runs_at_once_share_the_work(home: Path, tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path\n"
         f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
@@ -144,7 +158,7 @@ def test_two_runs_at_once_share_the_work(home, tmp_path):
     assert rows == complete
 
 
-def test_a_corrupt_clip_is_a_failure_and_does_not_end_the_run(home, tmp_path):
+def test_a_corrupt_clip_is_a_failure_and_does_not_end_the_run(home: Path, tmp_path: Path) -> None:
     (home / "clips" / "siren-1.wav").write_bytes(b"RIFF of nothing")
     with Store(tmp_path / "store") as store:
         outcome = run(small_grid(home), store)
@@ -156,11 +170,12 @@ def test_a_corrupt_clip_is_a_failure_and_does_not_end_the_run(home, tmp_path):
         assert all("siren-1.wav" in why for _, _, why in failures)
         clips, _ = jobs.clips_of("folder", str(home / "clips"), 0)
         for row in store.rows():
+            assert row.outcomes is not None
             failed = [clip.id for clip, o in zip(clips, row.outcomes, strict=True) if o == -1]
             assert failed == ["siren-1.wav"]
 
 
-def test_a_rule_that_cannot_be_compiled_is_a_row_with_its_error(home, tmp_path):
+def test_a_rule_that_cannot_be_compiled_is_a_row_with_its_error(home: Path, tmp_path: Path) -> None:
     grid = small_grid(home, rules=["cosine", "tgap:noisy"])  # 35 neighbours of 6 clips
     with Store(tmp_path / "store") as store:
         outcome = run(grid, store)
@@ -173,8 +188,10 @@ def test_a_rule_that_cannot_be_compiled_is_a_row_with_its_error(home, tmp_path):
         assert run(grid, store, retry=True).computed == 4
 
 
-def test_a_full_disk_ends_the_run_with_a_message(home, tmp_path, monkeypatch):
-    def full(*_):
+def test_a_full_disk_ends_the_run_with_a_message(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
         raise StoreError("Cannot write x: No space left on device")
 
     with Store(tmp_path / "store") as store:
@@ -186,7 +203,9 @@ def test_a_full_disk_ends_the_run_with_a_message(home, tmp_path, monkeypatch):
         assert run(small_grid(home, rules=["cosine"]), store).computed == 5
 
 
-def test_bias_subtraction_does_not_change_average_precision_at_all(tmp_path, monkeypatch):
+def test_bias_subtraction_does_not_change_average_precision_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     quick(monkeypatch)
     home = build(tmp_path / "home", multi=True)
     with Store(tmp_path / "store") as store:
@@ -199,7 +218,9 @@ def test_bias_subtraction_does_not_change_average_precision_at_all(tmp_path, mon
     assert found["tgap"].value == found["tgap_audio"].value
 
 
-def test_heads_per_environment_and_per_clip_match_a_slow_reference(home, tmp_path):
+def test_heads_per_environment_and_per_clip_match_a_slow_reference(
+    home: Path, tmp_path: Path
+) -> None:
     grid = small_grid(home)
     facts = check(grid)
     with Store(tmp_path / "store") as store:
@@ -230,7 +251,9 @@ def test_heads_per_environment_and_per_clip_match_a_slow_reference(home, tmp_pat
             assert np.allclose(oracle[index], base[index] - 0.5 * own, atol=1e-6)
 
 
-def test_a_noisy_pool_is_that_of_the_other_folds(home, tmp_path, monkeypatch):
+def test_a_noisy_pool_is_that_of_the_other_folds(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     preset = tmp_path / "two.toml"
     preset.write_text("[two.rules.tgap]\nnearest = 2\n")
     tgap = find_rule("tgap")
@@ -255,7 +278,7 @@ def test_a_noisy_pool_is_that_of_the_other_folds(home, tmp_path, monkeypatch):
             assert found[index, number] == pytest.approx(rows[index] @ nearest, abs=1e-5)
 
 
-def test_noise_that_contains_the_class_is_never_mixed_in(home):
+def test_noise_that_contains_the_class_is_never_mixed_in(home: Path) -> None:
     grid = small_grid(home)
     condition = next(c for c, _ in groups(grid, check(grid)) if c.snr_db == 0.0)
     clip = Clip(home / "clips" / "siren-0.wav", ("siren",), "0", "siren-0.wav")
@@ -266,7 +289,7 @@ def test_noise_that_contains_the_class_is_never_mixed_in(home):
         assert MixRecord.from_json(record.to_json()) == record
 
 
-def test_along_the_snr_axis_only_the_gain_changes(home):
+def test_along_the_snr_axis_only_the_gain_changes(home: Path) -> None:
     grid = small_grid(home)
     noisy = [c for c, _ in groups(grid, check(grid)) if c.seed == 0]
     clip = Clip(home / "clips" / "rain-0.wav", ("rain",), "0", "rain-0.wav")
@@ -277,7 +300,7 @@ def test_along_the_snr_axis_only_the_gain_changes(home):
     assert abs(gains[0] - gains[1]) == pytest.approx(10)
 
 
-def test_the_value_of_a_row_is_that_of_the_metrics(home, tmp_path):
+def test_the_value_of_a_row_is_that_of_the_metrics(home: Path, tmp_path: Path) -> None:
     grid = small_grid(home, rules=["cosine", "das"])
     facts = check(grid)
     with Store(tmp_path / "store") as store:
@@ -294,10 +317,11 @@ def test_the_value_of_a_row_is_that_of_the_metrics(home, tmp_path):
         )
         cosine = scoring.scores_of(data, COSINE)
         difference = metrics.accuracy(truth.single, scores) - metrics.accuracy(truth.single, cosine)
+        assert row.gain is not None
         assert row.gain.difference == pytest.approx(difference)
 
 
-def test_a_run_needs_at_least_one_worker(home, tmp_path):
+def test_a_run_needs_at_least_one_worker(home: Path, tmp_path: Path) -> None:
     with (
         Store(tmp_path / "store") as store,
         pytest.raises(UsageError, match="workers must be at least 1, got 0"),

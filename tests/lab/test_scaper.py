@@ -4,7 +4,9 @@ import csv
 import json
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +18,13 @@ from driftscore.lab.mixing.record import mix
 from driftscore.lab.mixing.sounds import Excerpt, Sound
 from driftscore.lab.mixing.soundscape import REF_DB
 
-from .small_lab import draw_scaper
+from .small_lab import WriteWav, draw_scaper
+
+Case = dict[str, Any]
+"""One soundscape: its files, times and levels."""
 
 
-def scaper_cases(home, write_wav):
+def scaper_cases(home: Path, write_wav: WriteWav) -> list[Case]:
     """Soundscapes that between them take every branch of Scaper's audio code."""
     rate = 44_100
     events = {
@@ -34,7 +39,7 @@ def scaper_cases(home, write_wav):
         )
         for name, seconds in {"minute": 30, "loop": 4, "ten": 10}.items()
     }
-    plans = [
+    plans: list[tuple[list[str], list[float], str, float, float, float | None]] = [
         (["five"], [3.21987], "minute", 7.5, 0, None),
         (["five"], [3.21987], "minute", 7.5, 0, 0),  # zero is some reverb
         (["five"], [5.9], "minute", 0, 20, None),  # must be moved forward to fit
@@ -44,12 +49,20 @@ def scaper_cases(home, write_wav):
         (["thin"], [2], "minute", 19.5, 10, None),  # its two fades overlap
     ]
     return [
-        scaper_case(rate, [str(events[name]) for name in names], times, places[place], *rest)
-        for names, times, place, *rest in plans
+        scaper_case(rate, [str(events[n]) for n in names], times, places[place], at, snr, reverb)
+        for names, times, place, at, snr, reverb in plans
     ]
 
 
-def scaper_case(rate, files, times, place, time, snr_db, reverb):
+def scaper_case(
+    rate: int,
+    files: Sequence[str],
+    times: Sequence[float],
+    place: Path,
+    time: float,
+    snr_db: float,
+    reverb: float | None,
+) -> Case:
     return {
         "seconds": 10.0,
         "foreground": str(Path(files[0]).parents[1]),
@@ -65,7 +78,7 @@ def scaper_case(rate, files, times, place, time, snr_db, reverb):
     }
 
 
-def scaper_python():
+def scaper_python() -> str:
     python = os.environ.get("DRIFTSCORE_SCAPER_PYTHON")
     if not python:
         pytest.skip("NOT RUN: set DRIFTSCORE_SCAPER_PYTHON (make scaper-env) to compare to scaper")
@@ -75,7 +88,7 @@ def scaper_python():
     return python
 
 
-def worst_difference(cases, folder):
+def worst_difference(cases: Sequence[Case], folder: Path) -> float:
     """Make every case with scaper and with ours, and return the largest difference."""
     python = scaper_python()
     cases = [case | {"out": str(folder / f"{n}.npy")} for n, case in enumerate(cases)]
@@ -102,11 +115,13 @@ def worst_difference(cases, folder):
     return worst
 
 
-def test_soundscapes_are_scapers_to_a_millionth(tmp_path, write_wav):
+def test_soundscapes_are_scapers_to_a_millionth(tmp_path: Path, write_wav: WriteWav) -> None:
     assert worst_difference(scaper_cases(tmp_path, write_wav), tmp_path) < 1e-6
 
 
-def test_soundscapes_of_real_recordings_are_scapers_to_a_millionth(tmp_path, shared):
+def test_soundscapes_of_real_recordings_are_scapers_to_a_millionth(
+    tmp_path: Path, shared: Path
+) -> None:
     rows = list(csv.DictReader((shared / "audio" / "manifest.csv").open()))
     places = []
     for row in rows:

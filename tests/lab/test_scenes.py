@@ -1,4 +1,5 @@
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from .small_lab import tone, write
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(shared_scenes, "SCENES", 6)
     lines = ["file,split,label,environment,avoid_classes,licence,author,source,origin,fold"]
     for number, label in enumerate(("dog", "rain", "sea_waves", "siren")):
@@ -24,7 +25,7 @@ def home(tmp_path, monkeypatch):
     return tmp_path / "shared"
 
 
-def test_scenes_have_two_or_three_classes_and_ten_seconds(home):
+def test_scenes_have_two_or_three_classes_and_ten_seconds(home: Path) -> None:
     clips = find_dataset("shared_scenes").clips(home)
     assert len(clips) == 6
     assert is_multi_label(clips)
@@ -36,7 +37,7 @@ def test_scenes_have_two_or_three_classes_and_ten_seconds(home):
         assert np.abs(read(clip.path).samples).max() <= 1
 
 
-def test_scenes_are_generated_once_and_are_the_same_when_generated_again(home):
+def test_scenes_are_generated_once_and_are_the_same_when_generated_again(home: Path) -> None:
     first = shared_scenes.clips(home)
     made = {clip.path: clip.path.read_bytes() for clip in first}
     stamps = {path: path.stat().st_mtime_ns for path in made}
@@ -47,14 +48,14 @@ def test_scenes_are_generated_once_and_are_the_same_when_generated_again(home):
     assert {path: path.read_bytes() for path in made} == made
 
 
-def test_a_scene_has_its_events_at_their_times(home):
+def test_a_scene_has_its_events_at_their_times(home: Path) -> None:
     events = shared_events.clips(home)
     chosen, times = shared_scenes._draw(events, 0)
     assert [clip.labels[0] for clip in chosen] == list(shared_scenes.clips(home)[0].labels)
     assert all(0 <= time <= 5 for time in times)
 
 
-def test_missing_events_are_reported(home):
+def test_missing_events_are_reported(home: Path) -> None:
     (home / "events" / "dog" / "0.wav").unlink()
     assert shared_scenes.missing(home) == ["events/dog/0.wav"]
     with pytest.raises(UsageError, match="incomplete"):

@@ -1,8 +1,11 @@
 import errno
+import os
 import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,17 +14,16 @@ from driftscore.errors import DriftscoreError, FormatError, StoreError
 from driftscore.lab.conditions import Cell, Condition, Row, Scoring
 from driftscore.lab.metrics import Interval
 from driftscore.lab.runs import schema
-from driftscore.lab.runs import store as stores
 from driftscore.lab.runs.store import Store
 
 CONDITION = Condition("esc50", "d", 0, "musan", "n", "additive", 0.0, 1, "fake", "m")
 
 
-def row(rule="das", **values):
+def row(rule: str = "das", **values: Any) -> Row:
     return Row(Cell(CONDITION, Scoring(rule)), "accuracy", 0.5, 10, **values)
 
 
-def test_rows_are_read_as_they_were_stored(tmp_path):
+def test_rows_are_read_as_they_were_stored(tmp_path: Path) -> None:
     outcomes = np.array([0, 3, -1], np.int16)
     put = row(outcomes=outcomes, details={"fold_mean": 0.25}, gain=Interval(0.1, -0.1, 0.2))
     with Store(tmp_path) as store:
@@ -29,24 +31,27 @@ def test_rows_are_read_as_they_were_stored(tmp_path):
     with Store(tmp_path) as store:
         found = {r.cell.scoring.rule: r for r in store.rows()}
         assert store.done(CONDITION) == {put.cell.key, row("cosine").cell.key}
-    assert found["das"].outcomes.tolist() == outcomes.tolist()
+    chosen = found["das"].outcomes
+    assert chosen is not None
+    assert chosen.tolist() == outcomes.tolist()
     assert found["das"].gain == put.gain
     assert found["das"].details == {"fold_mean": 0.25}
     assert found["das"].cell == put.cell
 
 
-def test_rows_with_an_error_count_as_missing_on_request(tmp_path):
+def test_rows_with_an_error_count_as_missing_on_request(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         store.put_rows([row(error="no pool")])
         assert len(store.done(CONDITION)) == 1
         assert not store.done(CONDITION, failed_too=False)
 
 
-def test_arrays_are_found_by_their_name_and_a_damaged_file_counts_as_none(tmp_path):
+def test_arrays_are_found_by_their_name_and_a_damaged_file_counts_as_none(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         assert store.get_arrays("embeddings", "a") is None
         store.put_arrays("embeddings", "a", {"rows": np.eye(3), "words": np.array(["x", ""])})
         found = store.get_arrays("embeddings", "a")
+        assert found is not None
         assert found["rows"].tolist() == np.eye(3).tolist()
         assert found["words"].tolist() == ["x", ""]
         path = store.path("embeddings", "a")
@@ -55,23 +60,24 @@ def test_arrays_are_found_by_their_name_and_a_damaged_file_counts_as_none(tmp_pa
             path.write_bytes(part)
             assert store.get_arrays("embeddings", "a") is None
         path.write_bytes(complete)
-        path.rename(
-            store.path("embeddings", "b").parent.mkdir(exist_ok=True)
-            or store.path("embeddings", "b")
-        )
+        other = store.path("embeddings", "b")
+        other.parent.mkdir(exist_ok=True)
+        path.rename(other)
         with pytest.raises(FormatError, match="belongs to another condition"):
             store.get_arrays("embeddings", "b")
 
 
-def test_a_full_disk_is_reported_and_the_store_opens_again(tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_and_the_store_opens_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Store(tmp_path) as store:
         store.put_rows([row("cosine")])
 
-        def full(*_, **__):
+        def full(*_: object, **__: object) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
         with monkeypatch.context() as patch:
-            patch.setattr(stores.np, "savez", full)
+            patch.setattr(np, "savez", full)
             with pytest.raises(StoreError, match=r"No space left on device.*run the same command"):
                 store.put_arrays("embeddings", "a", {"rows": np.eye(3)})
         assert not list(tmp_path.rglob("*.npz"))
@@ -85,11 +91,13 @@ def test_a_full_disk_is_reported_and_the_store_opens_again(tmp_path, monkeypatch
         assert store._db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_one_process_claims_a_job_and_claims_of_ended_processes_are_void(tmp_path, monkeypatch):
+def test_one_process_claims_a_job_and_claims_of_ended_processes_are_void(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Store(tmp_path) as store:
         assert store.claim("job")
         assert store.claim("job")  # its own
-        monkeypatch.setattr(stores.os, "getpid", lambda: 1)  # another process, alive
+        monkeypatch.setattr(os, "getpid", lambda: 1)  # another process, alive
         assert store.claim("other") is not None
         assert not store.claim("job")
         monkeypatch.undo()
@@ -99,19 +107,19 @@ def test_one_process_claims_a_job_and_claims_of_ended_processes_are_void(tmp_pat
         assert store._db.execute("SELECT count(*) FROM claims WHERE name='job'").fetchone() == (0,)
 
 
-def test_several_processes_may_open_a_new_store_at_once(tmp_path):
+def test_several_processes_may_open_a_new_store_at_once(tmp_path: Path) -> None:
     code = "import sys; from driftscore.lab.runs.store import Store; Store(sys.argv[1]).claim('x')"
     command = [sys.executable, "-c", code, str(tmp_path / "new")]
     assert [p.wait() for p in [subprocess.Popen(command) for _ in range(6)]] == [0] * 6
 
 
-def test_a_store_that_cannot_be_opened_is_reported(tmp_path):
+def test_a_store_that_cannot_be_opened_is_reported(tmp_path: Path) -> None:
     (tmp_path / "rows.sqlite").write_text("this is not a database, but a text of some length" * 50)
     with pytest.raises(DriftscoreError, match="cannot be opened"):
         Store(tmp_path)
 
 
-def test_a_store_without_a_version_is_read_and_marked(tmp_path):
+def test_a_store_without_a_version_is_read_and_marked(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         store.put_rows([row()])
         store._db.execute("PRAGMA user_version = 0")  # as written before there was a version
@@ -120,21 +128,21 @@ def test_a_store_without_a_version_is_read_and_marked(tmp_path):
         assert store._db.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
 
 
-def test_a_newer_store_is_refused_with_both_versions(tmp_path):
+def test_a_newer_store_is_refused_with_both_versions(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         store._db.execute("PRAGMA user_version = 2")
     with pytest.raises(StoreError, match=r"has version 2; this driftscore reads version 1. Update"):
         Store(tmp_path)
 
 
-def test_a_store_of_another_layout_is_refused_with_its_columns(tmp_path):
+def test_a_store_of_another_layout_is_refused_with_its_columns(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "rows.sqlite")) as db:
         db.execute("CREATE TABLE rows (key TEXT PRIMARY KEY, accuracy REAL)")
     with pytest.raises(StoreError, match="its table rows has the columns key, accuracy"):
         Store(tmp_path)
 
 
-def test_the_schema_creates_exactly_its_tables_and_columns():
+def test_the_schema_creates_exactly_its_tables_and_columns() -> None:
     with closing(sqlite3.connect(":memory:")) as db:
         schema.create(db, "memory")
         for table in schema.TABLES:

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import tarfile
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from .archives import FSD50K, split, tarred, tree, zipped
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 @pytest.mark.parametrize("at", [150_000, 200_600])
-def test_a_split_zip_is_joined(tmp_path, method, at):
+def test_a_split_zip_is_joined(tmp_path: Path, method: int, at: int) -> None:
     first, last = split(FSD50K, at, method)
     (tmp_path / "x.z01").write_bytes(first)
     (tmp_path / "x.zip").write_bytes(last)
@@ -26,7 +27,7 @@ def test_a_split_zip_is_joined(tmp_path, method, at):
         assert (tmp_path / "home" / name).read_bytes() == content
 
 
-def test_a_split_zip_made_by_zip_itself_is_joined(tmp_path):
+def test_a_split_zip_made_by_zip_itself_is_joined(tmp_path: Path) -> None:
     if shutil.which("zip") is None:
         pytest.skip("NOT RUN: no `zip` command to make a split zip with")
     for name, content in FSD50K.items():
@@ -44,7 +45,7 @@ def test_a_split_zip_made_by_zip_itself_is_joined(tmp_path):
         assert (tmp_path / "home" / name).read_bytes() == content
 
 
-def test_a_damaged_split_zip_writes_nothing(tmp_path):
+def test_a_damaged_split_zip_writes_nothing(tmp_path: Path) -> None:
     first, last = split(FSD50K, 150_000)
     (tmp_path / "x.z01").write_bytes(first[:1000] + b"?" + first[1001:])
     (tmp_path / "x.zip").write_bytes(last)
@@ -59,13 +60,13 @@ def test_a_damaged_split_zip_writes_nothing(tmp_path):
         unpack.unpack(tmp_path / "x.zip", tmp_path / "home")
 
 
-def link(name, target, kind):
+def link(name: str, target: str, kind: bytes) -> tarfile.TarInfo:
     info = tarfile.TarInfo(name)
     info.type, info.linkname = kind, target
     return info
 
 
-def zip_link(name, target):
+def zip_link(name: str, target: str) -> bytes:
     info = zipfile.ZipInfo(name)
     info.create_system, info.external_attr = 3, 0o120777 << 16
     buffer = io.BytesIO()
@@ -96,7 +97,7 @@ EVIL = {
 
 
 @pytest.mark.parametrize("case", EVIL)
-def test_an_unsafe_archive_is_refused_and_writes_nothing(case, tmp_path):
+def test_an_unsafe_archive_is_refused_and_writes_nothing(case: str, tmp_path: Path) -> None:
     name, content = EVIL[case]
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / name).write_bytes(content)
@@ -107,7 +108,7 @@ def test_an_unsafe_archive_is_refused_and_writes_nothing(case, tmp_path):
     assert list(home.iterdir()) == []
 
 
-def test_an_unsafe_split_zip_is_refused(tmp_path):
+def test_an_unsafe_split_zip_is_refused(tmp_path: Path) -> None:
     first, last = split({"a.wav": b"a" * 3000, "../evil.wav": b"e" * 3000}, 40)
     (tmp_path / "x.z01").write_bytes(first)
     (tmp_path / "x.zip").write_bytes(last)
@@ -117,7 +118,9 @@ def test_an_unsafe_split_zip_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["x.zip", "x.tar.gz"])
-def test_a_file_that_is_no_archive_or_is_truncated_is_reported_as_damaged(name, tmp_path):
+def test_a_file_that_is_no_archive_or_is_truncated_is_reported_as_damaged(
+    name: str, tmp_path: Path
+) -> None:
     whole = (zipped if name == "x.zip" else tarred)({"a.wav": np.random.default_rng(0).bytes(9999)})
     for content in (b"", b"hello" * 100, whole[: len(whole) // 2]):
         (tmp_path / name).write_bytes(content)
@@ -126,8 +129,8 @@ def test_a_file_that_is_no_archive_or_is_truncated_is_reported_as_damaged(name, 
     assert tree(tmp_path / "home") == []
 
 
-def test_unpacking_adds_to_what_is_there(tmp_path):
+def test_unpacking_adds_to_what_is_there(tmp_path: Path) -> None:
     for part in ("1", "2"):
-        (tmp_path / f"{part}.zip").write_bytes(zipped({f"T/audio/{part}.wav": part}))
+        (tmp_path / f"{part}.zip").write_bytes(zipped({f"T/audio/{part}.wav": part.encode()}))
         unpack.unpack(tmp_path / f"{part}.zip", tmp_path / "home")
     assert tree(tmp_path / "home") == ["T/audio/1.wav", "T/audio/2.wav"]
