@@ -13,6 +13,7 @@ import soundfile
 
 from driftscore import (
     Classifier,
+    DriftscoreError,
     Embedded,
     Embedder,
     MissingExtraError,
@@ -186,7 +187,7 @@ def test_another_model_on_a_node_ends_the_run_with_a_message(cluster: str, folde
     with pytest.raises(WorkerError, match=r"On the node .*fingerprint fake/.*/0 for fake/.*/1"):
         next(other.embed([file]))
     absent = ray_engine.open_engine(EngineSettings(here, ModelSpec("clap:/no/such/folder")))
-    with pytest.raises(_ray_tasks.DriftscoreError, match="On the node "):
+    with pytest.raises(DriftscoreError, match="On the node "):
         next(absent.embed([file]))
 
 

@@ -31,7 +31,7 @@ def entry_points(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def found(*, group: str) -> list[EntryPoint]:
         return [point for point in points if point.group == group]
 
-    monkeypatch.setattr(registry, "entry_points", found)
+    monkeypatch.setattr("importlib.metadata.entry_points", found)
     registry._entry_points.cache_clear()
     yield
     registry._entry_points.cache_clear()
@@ -51,7 +51,7 @@ def test_an_entry_point_names_a_module_or_a_function() -> None:
     assert find_rule("outside").heading == "Outside"
     assert find_rule("outside").summary == __doc__.split("\n")[0].rstrip(".")
     assert find_rule("outside_function").heading == "outside_function"
-    assert find_rule("outside_function").compile is compile
+    assert find_rule("outside_function").compile == registry.find(RULES, f"{__name__}:compile")
 
 
 @pytest.mark.usefixtures("entry_points")
