@@ -370,7 +370,7 @@ def test_it_is_a_scikit_learn_estimator(classifier: Classifier, wav: WriteWav) -
 def test_it_has_at_most_ten_parameters(classifier: Classifier) -> None:
     assert set(classifier.get_params()) == {
         "labels", "backbone", "rule", "settings", "prompts", "preset", "threshold", "head",
-        "progress",
+        "calibration", "progress",
     }  # fmt: skip
 
 

@@ -306,6 +306,14 @@ def test_bad_settings_are_refused_in_words(
         compile_head(bank, rule, **settings)
 
 
+@pytest.mark.parametrize("count", [2, "2", np.int64(2)])
+def test_a_count_stays_an_integer(bank: ClassBank, fake: Backbone, count: Any) -> None:
+    """It is used as an index, and the command gives it as text."""
+    head = compile_head(bank, "debias", backbone=fake, directions=count)
+    assert head.made_by["settings"]["directions"] == 2
+    assert isinstance(head.made_by["settings"]["directions"], int)
+
+
 def test_embeddings_of_another_width_are_refused(bank: ClassBank) -> None:
     with pytest.raises(MismatchError, match="32 dimensions, the bank 64"):
         compile_head(bank, "zs_audio", noise=np.ones((3, 32), np.float32))
