@@ -145,8 +145,10 @@ def test_a_recording_that_kills_every_worker_is_one_row_with_an_error(
 
 
 def test_few_more_recordings_are_taken_than_there_are_workers_for(
-    cluster: str, folder: Path
+    cluster: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Results wait for a slow worker before them, here at most those of 50 recordings.
+    monkeypatch.setattr(ray_engine, "_BUFFERED", 100)
     taken = 0
 
     def endless() -> Iterator[Recording]:

@@ -215,7 +215,7 @@ def _checked(bank: ClassBank, rule: Rule, parameter: inspect.Parameter, value: o
     if parameter.annotation in (float, int, float | str):
         whole = parameter.annotation is int  # a count stays an integer: it is used as an index
         try:
-            number = int(value) if whole else float(value)  # type: ignore[call-overload]
+            number = int(value) if whole else float(value)  # type: ignore[call-overload,arg-type]
         except (TypeError, ValueError, OverflowError):
             if parameter.annotation == float | str and isinstance(value, str):
                 return value
