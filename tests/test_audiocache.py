@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from driftscore import Backbone, Classifier, Embedded, Embedder, Head, load_backbone
+from driftscore import Audio, Backbone, Classifier, Embedded, Embedder, Head, load_backbone
 from driftscore.audio import Recording, Window
 from driftscore.audiocache import AudioCache
 from driftscore.engines import local
@@ -146,19 +146,32 @@ def test_models_and_runtimes_do_not_share_rows(fake: Backbone, wav: WriteWav) ->
     assert embed_cached([file], Counting(fake))[1] == 0
 
 
-def test_errors_and_open_files_are_not_stored_and_samples_are(
+def test_errors_pairs_and_open_files_are_not_stored(
     counting: Counting, wav: WriteWav, tmp_path: Path
 ) -> None:
     bad = tmp_path / "bad.wav"
     bad.write_text("no sound")
+    pair = (noise_clip(1.0).samples, 16_000)
     with open(wav(), "rb") as handle:
-        recordings: list[Recording] = [bad, noise_clip(1.0), handle, tmp_path / "gone.wav"]
+        recordings: list[Recording] = [bad, pair, handle, tmp_path / "gone.wav"]
         found, _ = embed_cached(recordings, counting)
     assert [bool(one.error) for one in found] == [True, False, False, True]
     with sqlite3.connect(AudioCache("").path) as db:
-        assert db.execute("SELECT count(*) FROM audio").fetchone() == (1,)
+        assert db.execute("SELECT count(*) FROM audio").fetchone() == (0,)
+
+
+def test_samples_are_stored_by_their_content_and_rate(counting: Counting) -> None:
+    clip = noise_clip(3.0)
+    expected = embed([clip], counting)[0]
+    assert embed_cached([clip], counting)[1] == 2
+    [found], encoded = embed_cached([Audio(clip.samples.copy(), clip.rate)], counting)
+    assert encoded == 0
+    np.testing.assert_array_equal(found.rows, expected.rows)
+    np.testing.assert_array_equal(found.spans, expected.spans)
+    assert embed_cached([Audio(clip.samples, 8_000)], counting)[1] > 0
+    assert embed_cached([Audio(-clip.samples, clip.rate)], counting)[1] > 0
+    with sqlite3.connect(AudioCache("").path) as db:
         assert db.execute("SELECT count(*) FROM files").fetchone() == (0,)
-    assert embed_cached([noise_clip(1.0)], counting)[1] == 0
 
 
 @pytest.mark.parametrize("harm", ["damaged", "unwritable"])

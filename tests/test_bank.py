@@ -25,6 +25,7 @@ from driftscore import (
 from driftscore.backbones import Features
 from driftscore.bank import VanishingDriftWarning, encode_bank
 from driftscore.prompts import compose, load_pack
+from driftscore.settings import DEFAULT_PRESET
 from driftscore.tensorfile import read_tensors, write_tensors
 from driftscore.textcache import TextEncoder
 from driftscore.vectors import Matrix, Vector
@@ -104,7 +105,7 @@ def test_the_matched_reference_subtracts_the_template_without_its_noise(fake: Ba
 
 
 def test_a_bank_is_composed_and_then_encoded(bank: ClassBank, fake: Backbone) -> None:
-    found = encode_bank(compose(LABELS), TextEncoder(fake), preset="default")
+    found = encode_bank(compose(LABELS), TextEncoder(fake), preset=DEFAULT_PRESET)
     assert found.made_by == bank.made_by
     for name in ("prototypes", "drifts", "radii", "noisy_means"):
         np.testing.assert_array_equal(getattr(found, name), getattr(bank, name))

@@ -13,6 +13,7 @@ import soundfile
 
 from driftscore import (
     Classifier,
+    DriftscoreError,
     Embedded,
     Embedder,
     MissingExtraError,
@@ -144,8 +145,10 @@ def test_a_recording_that_kills_every_worker_is_one_row_with_an_error(
 
 
 def test_few_more_recordings_are_taken_than_there_are_workers_for(
-    cluster: str, folder: Path
+    cluster: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Results wait for a slow worker before them, here at most those of 50 recordings.
+    monkeypatch.setattr(ray_engine, "_BUFFERED", 100)
     taken = 0
 
     def endless() -> Iterator[Recording]:
@@ -186,7 +189,7 @@ def test_another_model_on_a_node_ends_the_run_with_a_message(cluster: str, folde
     with pytest.raises(WorkerError, match=r"On the node .*fingerprint fake/.*/0 for fake/.*/1"):
         next(other.embed([file]))
     absent = ray_engine.open_engine(EngineSettings(here, ModelSpec("clap:/no/such/folder")))
-    with pytest.raises(_ray_tasks.DriftscoreError, match="On the node "):
+    with pytest.raises(DriftscoreError, match="On the node "):
         next(absent.embed([file]))
 
 

@@ -51,7 +51,7 @@ def test_an_entry_point_names_a_module_or_a_function() -> None:
     assert find_rule("outside").heading == "Outside"
     assert find_rule("outside").summary == __doc__.split("\n")[0].rstrip(".")
     assert find_rule("outside_function").heading == "outside_function"
-    assert find_rule("outside_function").compile is compile
+    assert find_rule("outside_function").compile == registry.find(RULES, f"{__name__}:compile")
 
 
 @pytest.mark.usefixtures("entry_points")

@@ -32,7 +32,7 @@ from driftscore.settings import load_preset
 from driftscore.textcache import TextEncoder
 from driftscore.vectors import Matrix, unit
 
-from .conftest import LABELS, leaning_clips, supplies
+from .conftest import LABELS, Hashed, leaning_clips, supplies
 
 Compiled = Callable[[str], Head]
 PAPERS = (
@@ -161,13 +161,12 @@ def test_a_rule_reads_exactly_what_it_says_that_it_needs(name: str) -> None:
     rng = np.random.default_rng(0)
 
     def rows(count: int) -> Matrix:
-        return unit(rng.standard_normal((count, 32)).astype(np.float32))
+        return unit(rng.standard_normal((count, 64)).astype(np.float32))
 
     def calibration() -> Calibration:
         return Calibration(rows(60), rows(60))
 
-    rule, one, two = find_rule(name), load_backbone("fake", dim=32), load_backbone("fake", dim=32)
-    other = load_backbone("fake", dim=32, seed=1)
+    rule, one, other = find_rule(name), Hashed(), Hashed("another model")
     bank = ClassBank(("a", "b", "c"), rows(3), rows(3), np.ones(3, np.float32), rows(3))
     given: dict[str, Any] = {"noise": rows(5), "pool": rows(40), "background": rows(1)}
     given = {k: v for k, v in given.items() if SUPPLIED[k] in rule.needs}
@@ -181,7 +180,7 @@ def test_a_rule_reads_exactly_what_it_says_that_it_needs(name: str) -> None:
         return found.weights.tobytes() + found.offsets.tobytes()
 
     before = head(bank, one)
-    assert head(bank, two) == before
+    assert head(bank, Hashed()) == before
     drifts = {
         head(replace(bank, drifts=rows(3)), one),
         head(replace(bank, radii=2 * bank.radii), one),
@@ -306,6 +305,14 @@ def test_bad_settings_are_refused_in_words(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         compile_head(bank, rule, **settings)
+
+
+@pytest.mark.parametrize("count", [2, "2", np.int64(2)])
+def test_a_count_stays_an_integer(bank: ClassBank, fake: Backbone, count: Any) -> None:
+    """It is used as an index, and the command gives it as text."""
+    head = compile_head(bank, "debias", backbone=fake, directions=count)
+    assert head.made_by["settings"]["directions"] == 2
+    assert isinstance(head.made_by["settings"]["directions"], int)
 
 
 def test_embeddings_of_another_width_are_refused(bank: ClassBank) -> None:

@@ -1,6 +1,5 @@
 """The text cache: what was encoded once is not encoded again, and no number depends on it."""
 
-import hashlib
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,28 +17,14 @@ from driftscore import (
     compile_head,
     load_backbone,
 )
-from driftscore.backbones import Features
 from driftscore.rules import find_rule, rule_names
 from driftscore.textcache import TextCache, TextEncoder
-from driftscore.vectors import Matrix, Vector, unit
+from driftscore.vectors import Matrix
 
-from .conftest import LABELS, Counting, supplies
+from .conftest import LABELS, Counting, Hashed, supplies
 
 FIFTY = [f"sound {number}" for number in range(50)]
 PARTS = ("prototypes", "drifts", "radii", "noisy_means")
-
-
-class Hashed(Backbone):
-    """A model that makes an embedding of the digest of a text: quick, with thousands of texts."""
-
-    name, fingerprint, dim, rate, seconds = "hashed", "hashed/1", 64, 8000, 1.0
-
-    def embed_text(self, texts: Sequence[str]) -> Matrix:
-        digests = b"".join(hashlib.sha512(text.encode()).digest() for text in texts)
-        return unit(np.frombuffer(digests, np.int8).reshape(-1, 64).astype(np.float32) + 0.5)
-
-    def encode(self, features: Features) -> Vector:
-        raise NotImplementedError
 
 
 @pytest.fixture

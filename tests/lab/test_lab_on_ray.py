@@ -9,9 +9,8 @@ import pytest
 from driftscore import StoreError, UsageError
 from driftscore.lab.runs.runner import run
 from driftscore.lab.runs.store import Store
+from tests.lab.small_lab import build, content, small_grid
 from tests.ray_cluster import gone, kill_the_slow, odd, running_cluster
-
-from .small_lab import build, content, small_grid
 
 
 @pytest.fixture(scope="module")

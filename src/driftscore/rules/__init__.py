@@ -213,9 +213,9 @@ def _checked(bank: ClassBank, rule: Rule, parameter: inspect.Parameter, value: o
             )
         return rows
     if parameter.annotation in (float, int, float | str):
-        kind = int if parameter.annotation is int else float
+        whole = parameter.annotation is int  # a count stays an integer: it is used as an index
         try:
-            number: float = kind(value)  # type: ignore[arg-type,call-overload]
+            number = int(value) if whole else float(value)  # type: ignore[call-overload,arg-type]
         except (TypeError, ValueError, OverflowError):
             if parameter.annotation == float | str and isinstance(value, str):
                 return value
