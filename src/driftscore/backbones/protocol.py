@@ -19,6 +19,16 @@ LOGIT_SCALE = 20.0
 """Scale of the softmax over scores, for models that were not trained with one."""
 
 
+CALIBRATIONS = Path(__file__).resolve().parent.parent / "models" / "calibrations"
+"""The calibrations that come with our models."""
+
+
+def shipped_calibration(name: str) -> Path | None:
+    """Return the calibration that comes with one of our models."""
+    file = CALIBRATIONS / f"{name}.safetensors"
+    return file if file.is_file() else None
+
+
 @runtime_checkable
 class Backbone(Protocol):
     """A model that maps sound and text into one space."""

@@ -17,7 +17,7 @@ from driftscore.audio import Samples
 from driftscore.backbones.mini import front_end
 from driftscore.backbones.onnx.sessions import LazySession, in_threads
 from driftscore.backbones.onnx.tokenizer import Tokenizer, open_tokenizer
-from driftscore.backbones.protocol import Backbone, Features
+from driftscore.backbones.protocol import Backbone, Features, shipped_calibration
 from driftscore.errors import FormatError, UsageError
 from driftscore.vectors import Matrix, Vector
 
@@ -83,7 +83,10 @@ class Mini(Backbone):
 
 def load(home: str | PathLike[str] = HOME) -> Mini:
     """Load the model that comes with the package, or another build of it from a folder."""
-    return Mini(_checked_files(Path(home)))
+    model = Mini(_checked_files(Path(home)))
+    if Path(home) == HOME:
+        model.calibration_file = shipped_calibration(model.name)
+    return model
 
 
 def _checked_files(home: Path) -> dict[str, bytes]:

@@ -8,7 +8,7 @@ from driftscore.backbones.mn04 import tagger as tagging
 from driftscore.backbones.mn04.minilm import SentenceEncoder, load_encoder
 from driftscore.backbones.mn04.tagger import Tagger, load_tagger
 from driftscore.backbones.mn04.tagspace import TAGS, TagSpace, load_space
-from driftscore.backbones.protocol import Backbone, Features
+from driftscore.backbones.protocol import Backbone, Features, shipped_calibration
 from driftscore.vectors import Matrix, Vector
 
 
@@ -23,6 +23,7 @@ class Mn04(Backbone):
     parallel = os.cpu_count() or 1
 
     def __init__(self, tagger: Tagger, encoder: SentenceEncoder, space: TagSpace) -> None:
+        self.calibration_file = shipped_calibration(self.name)
         self.tagger = tagger
         self.encoder = encoder
         self.space = space
