@@ -14,6 +14,7 @@ from driftscore.lab.report import findings
 from driftscore.lab.report.figures import figures
 from driftscore.lab.report.headings import das_of
 from driftscore.lab.report.numbers import points
+from driftscore.lab.report.overview import overview_table
 from driftscore.lab.report.page import write_page
 from driftscore.lab.report.parts import Collapsed, Heading, PagePart, Paragraph, Tiles
 from driftscore.lab.report.results import Results
@@ -49,6 +50,7 @@ def parts(results: Results) -> list[PagePart]:
     found: list[PagePart] = [Heading("What beats DAS"), *_rivals(results)]
     found.append(Tiles(tuple(_tiles(results))))
     origin = Paragraph((_origin(results),))
+    found += [Heading("Every rule in noise"), origin, overview_table(results)]
     found += [Heading("What DAS gains"), origin, findings.gain_table(results), *figures(results)]
     if (classes := findings.class_table(results)) is not None:
         found.append(Collapsed(classes))
