@@ -21,7 +21,7 @@ from driftscore.errors import AudioError, UsageError
 from driftscore.files import is_url, list_url
 
 __all__ = ["SUFFIXES", "Audio", "Recording", "Samples", "Window", "describe", "expand", "read",
-           "sounding_windows", "windows"]  # fmt: skip
+           "resampled_blocks", "sounding_windows", "windows"]  # fmt: skip
 
 Numbers = NDArray[np.floating] | NDArray[np.integer]
 
@@ -105,14 +105,19 @@ class Window:
         return not self.audio.samples.any()
 
 
-def windows(recording: Recording, *, rate: int, seconds: float) -> Iterator[Window]:
-    """Yield the fixed windows of a recording, mono, at `rate`, in order of time."""
+def windows(
+    recording: Recording, *, rate: int, seconds: float, hop_s: float | None = None
+) -> Iterator[Window]:
+    """Yield the fixed windows of a recording, mono, at `rate`, in order of time.
+
+    A window starts `hop_s` after the one before it; by default half a window.
+    """
     length = round(rate * seconds)
-    hop = length // 2
+    hop = length // 2 if hop_s is None else max(1, round(rate * hop_s))
     buffer = np.zeros(0, np.float32)  # decoded samples that may still be needed
     start = 0  # position of buffer[0] in the recording
     due = 0  # position of the next window
-    for block in _resampled(recording, rate):
+    for block in resampled_blocks(recording, rate):
         buffer = np.concatenate([buffer, block])
         while due + length <= start + len(buffer):
             yield _window(buffer[due - start : due - start + length], due, rate)
@@ -201,7 +206,8 @@ def _window(samples: Samples, position: int, rate: int) -> Window:
     return Window(audio, position / rate, (position + len(samples)) / rate)
 
 
-def _resampled(recording: Recording, rate: int) -> Iterator[Samples]:
+def resampled_blocks(recording: Recording, rate: int) -> Iterator[Samples]:
+    """Yield the mono samples of a recording at `rate`, block by block."""
     with _blocks(recording) as (native, blocks):
         yield from _resample(blocks, native, rate)
 

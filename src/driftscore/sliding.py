@@ -1,0 +1,140 @@
+"""Embeddings of windows of any length at any hop, as a stream.
+
+A backbone that is local in time (`LocalBackbone`) computes the frames of a recording once, in blocks
+of a fixed length with context on both sides; a window is then a pooling of its frames, so that a
+fine hop costs almost nothing. Blocks start at multiples of `BLOCK_S` whatever the recording, so a
+stream gives the bits of the file. Beyond its ends a recording is silent. Any other backbone encodes
+each window by itself.
+
+Windows start at multiples of the hop and end within the recording; a recording shorter than a window
+is one window. Windows of digital silence are left out.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from driftscore.audio import Recording, Samples, resampled_blocks, windows
+from driftscore.backbones.protocol import Backbone, Features, LocalBackbone
+from driftscore.errors import UsageError
+from driftscore.vectors import Vector
+
+BLOCK_S = 20.0
+WindowEmbedding = tuple[float, float, Vector]
+"""Start and end of a window in seconds, and its unit embedding."""
+
+
+def sliding_embeddings(
+    recording: Recording, backbone: Backbone, *, window_s: float, hop_s: float
+) -> Iterator[WindowEmbedding]:
+    """Yield the embedding of each window that is not silent, in order of time."""
+    if not 0 < hop_s <= window_s:
+        raise UsageError(
+            f"The hop must be positive and at most the window, got {hop_s:g} s and {window_s:g} s"
+        )
+    if isinstance(backbone, LocalBackbone):
+        yield from _pooled(recording, backbone, window_s, hop_s)
+        return
+    for window in windows(recording, rate=backbone.rate, seconds=window_s, hop_s=hop_s):
+        if not window.silent:
+            row = backbone.encode(backbone.features(window.audio.samples))
+            yield window.start_s, window.end_s, row
+
+
+def _pooled(
+    recording: Recording, backbone: Backbone, window_s: float, hop_s: float
+) -> Iterator[WindowEmbedding]:
+    """Pool windows from the frames of a recording; only the frames still needed are kept."""
+    assert isinstance(backbone, LocalBackbone)  # noqa: S101 (the caller checked it)
+    frame_s = backbone.frame_s
+    length, hop = (max(1, round(value / frame_s)) for value in (window_s, hop_s))
+    if abs(hop * frame_s - hop_s) > 1e-9 or abs(length * frame_s - window_s) > 1e-9:
+        raise UsageError(
+            f"Windows and hops of {backbone.name} must be multiples of {frame_s:g} s, "
+            f"got {window_s:g} s and {hop_s:g} s"
+        )
+    kept = _Frames(np.zeros((0, 0), np.float32), np.zeros(0, np.bool_), 0)
+    due, seconds = 0, 0.0
+    for frames, sounding, seconds in _frame_blocks(recording, backbone):
+        kept = kept.extended(frames, sounding)
+        while due + length <= kept.end:
+            if (row := kept.pooled(backbone, due, due + length)) is not None:
+                yield due * frame_s, (due + length) * frame_s, row
+            due += hop
+        kept = kept.after(due)
+    if due == 0 and kept.end and (row := kept.pooled(backbone, 0, kept.end)) is not None:
+        yield 0.0, seconds, row
+
+
+@dataclass(frozen=True)
+class _Frames:
+    """Frames from number `start` on, and which of them are not silent."""
+
+    values: Features
+    sounding: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    start: int
+
+    @property
+    def end(self) -> int:
+        """The number of the frame after the last one."""
+        return self.start + len(self.sounding)
+
+    def extended(self, values: Features, sounding: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> "_Frames":
+        """Return these frames and the ones that follow them."""
+        if not len(self.sounding):
+            return _Frames(values, sounding, self.start)
+        joined = np.concatenate([self.values, values], axis=1)
+        return _Frames(joined, np.concatenate([self.sounding, sounding]), self.start)
+
+    def after(self, first: int) -> "_Frames":
+        """Return the frames from number `first` on."""
+        skip = min(max(0, first - self.start), len(self.sounding))
+        return _Frames(self.values[:, skip:], self.sounding[skip:], self.start + skip)
+
+    def pooled(self, backbone: LocalBackbone, first: int, last: int) -> Vector | None:
+        """Return the embedding of a window of frames; None if it is silent."""
+        span = slice(first - self.start, last - self.start)
+        if not self.sounding[span].any():
+            return None
+        return backbone.pool(np.ascontiguousarray(self.values[:, span]))
+
+
+def _frame_blocks(
+    recording: Recording, backbone: Backbone
+) -> Iterator[tuple[Features, "np.ndarray[tuple[int], np.dtype[np.bool_]]", float]]:
+    """Yield the frames of each block, which of them are not silent, and the seconds so far."""
+    assert isinstance(backbone, LocalBackbone)  # noqa: S101 (the caller checked it)
+    step = round(backbone.frame_s * backbone.rate)
+    size = round(BLOCK_S / backbone.frame_s)
+    margin = -(-round(backbone.context_s * backbone.rate) // step)
+    edge, block = margin * step, size * step
+    buffer: Samples = np.zeros(edge, np.float32)  # silence before the recording
+    done = 0
+    for part in resampled_blocks(recording, backbone.rate):
+        buffer = np.concatenate([buffer, part])
+        while len(buffer) >= edge + block + edge:
+            done += block
+            yield *_block(buffer[: edge + block + edge], backbone, margin, size), done / backbone.rate
+            buffer = buffer[block:]
+    rest = len(buffer) - edge
+    while rest > 0:
+        here = min(rest, block)
+        padded = np.zeros(edge + block + edge, np.float32)
+        padded[: min(len(buffer), len(padded))] = buffer[: len(padded)]
+        frames, sounding = _block(padded, backbone, margin, size)
+        count = max(1, round(here / step))
+        done += here
+        yield frames[:, :count], sounding[:count], done / backbone.rate
+        buffer, rest = buffer[block:], rest - block
+
+
+def _block(
+    samples: Samples, backbone: Backbone, margin: int, size: int
+) -> tuple[Features, "np.ndarray[tuple[int], np.dtype[np.bool_]]"]:
+    """Return the frames of one block, without its context."""
+    assert isinstance(backbone, LocalBackbone)  # noqa: S101 (the caller checked it)
+    frames = backbone.frames(backbone.features(samples))[:, margin : margin + size]
+    step = len(samples) // (size + 2 * margin)
+    inner = samples[margin * step : (margin + size) * step]
+    return np.ascontiguousarray(frames), inner.reshape(size, step).any(axis=1)
