@@ -8,7 +8,7 @@ import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from bench.records import Results
 
@@ -111,8 +111,9 @@ def write_pictures(results: Results, folder: Path) -> list[str]:
     from driftscore.lab.report.figures import STYLE
 
     mpl.use("svg")
+    style: dict[Any, Any] = dict(STYLE)
     for picture in pictures_of(results):
-        with mpl.rc_context(cast(Any, dict(STYLE))):
+        with mpl.rc_context(style):
             figure, out = picture.draw(results), io.StringIO()
             figure.savefig(out, format="svg", metadata={"Date": None})
             plt.close(figure)

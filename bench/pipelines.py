@@ -6,6 +6,7 @@ arrays in memory. Ours always starts from files, with an empty text cache.
 """
 
 import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from bench.checkpoints import LABELS, SHAPES, write_checkpoint
-from bench.figures import Figure, Spread, in_turns, ratio, scaled
+from bench.figures import Figure, NotHereError, Spread, in_turns, ratio, scaled
 from driftscore import Audio, Backbone, load_backbone, pipeline
 from driftscore.backbones.clap.export import export
 
@@ -37,6 +38,8 @@ def measure(*, quick: bool) -> list[Figure]:
     """Run our pipeline and transformers' in turns, and compare their answers."""
     import transformers
 
+    if shutil.which("ffmpeg") is None:
+        raise NotHereError("the pipeline of transformers reads files with ffmpeg: install it")
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     figures: list[Figure] = []

@@ -65,10 +65,9 @@ def classify(
     prompts = take.prompt_settings(preset, prompt, pack, templates, reference, direction, skip_same)
     values = take.rule_settings(settings, beta, noise, pool, raw=raw)
     scoring = take.ScoringOptions(names, rule, values, prompts, preset, calibration)
-    cut = take.optional_number("--threshold", threshold)
     with take.make_embedder(backbone, runtime, cache, engine, address, threads) as embedder:
-        classifiers = fitted(scoring, embedder, compare, threshold=cut, head=head, verbose=verbose)
-        view.show(classifiers, recordings, out)
+        found = fitted(scoring, embedder, compare, threshold=threshold, head=head, verbose=verbose)
+        view.show(found, recordings, out)
 
 
 @dataclass(frozen=True)
@@ -120,13 +119,14 @@ def fitted(
     embedder: Embedder,
     compare: str | None,
     *,
-    threshold: float | None,
+    threshold: str | None,
     head: Path | None,
     verbose: bool,
 ) -> list[Classifier]:
     """Return the fitted classifier, and with --compare that of the other rule."""
     scorings = scoring.compared_with(compare) if compare else (scoring,)
-    found = [one.classifier(embedder, threshold=threshold, head=head).fit() for one in scorings]
+    cut = take.optional_number("--threshold", threshold)
+    found = [one.classifier(embedder, threshold=cut, head=head).fit() for one in scorings]
     if verbose:
         report_runtime(embedder.backbone)
         for classifier in found if head is None else ():

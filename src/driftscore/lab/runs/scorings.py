@@ -15,7 +15,7 @@ from driftscore.lab.conditions import Scoring
 from driftscore.rules import KIND, Needs, Rule, find_rule
 
 Value = str | int | float
-Axes = Mapping[str, Sequence[Value]]
+GridAxes = Mapping[str, Sequence[Value]]
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def needs_clean_pool(scoring: Scoring) -> bool:
     return bool(needs_of(scoring) & Needs.POOL) and supplied_setting(scoring) != "pool"
 
 
-def scorings_of(axes: Axes, noise: str | None, facts: Facts) -> list[Scoring]:
+def scorings_of(axes: GridAxes, noise: str | None, facts: Facts) -> list[Scoring]:
     """Return the scorings of a condition with this noise; None: clean.
 
     On clean clips a rule that is given noise gets that of each corpus of the grid, and neither
@@ -97,7 +97,7 @@ def scorings_of(axes: Axes, noise: str | None, facts: Facts) -> list[Scoring]:
 
 
 def _settings(
-    name: str, variant: str, axes: Axes, noise: str | None, facts: Facts
+    name: str, variant: str, axes: GridAxes, noise: str | None, facts: Facts
 ) -> list[Scoring]:
     """Return a rule with every combination of the settings that apply to it."""
     rule = rule_of(name)
