@@ -1,19 +1,20 @@
 """Embeddings of windows of any length at any hop, as a stream.
 
-A backbone that is local in time (`LocalBackbone`) computes the frames of a recording once, in blocks
-of a fixed length with context on both sides; a window is then a pooling of its frames, so that a
-fine hop costs almost nothing. Blocks start at multiples of `BLOCK_S` whatever the recording, so a
-stream gives the bits of the file. Beyond its ends a recording is silent. Any other backbone encodes
-each window by itself.
+A backbone that is local in time (`LocalBackbone`) computes the frames of a recording once, in
+blocks of a fixed length with context on both sides; a window is then a pooling of its frames, so
+that a fine hop costs almost nothing. Blocks start at multiples of `BLOCK_S` whatever the recording,
+so a stream gives the bits of the file. Beyond its ends a recording is silent. Any other backbone
+encodes each window by itself.
 
-Windows start at multiples of the hop and end within the recording; a recording shorter than a window
-is one window. Windows of digital silence are left out.
+Windows start at multiples of the hop and end within the recording; a recording shorter than a
+window is one window. Windows of digital silence are left out.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from driftscore.audio import Recording, Samples, resampled_blocks, windows
 from driftscore.backbones.protocol import Backbone, Features, LocalBackbone
@@ -21,6 +22,7 @@ from driftscore.errors import UsageError
 from driftscore.vectors import Vector
 
 BLOCK_S = 20.0
+Flags = NDArray[np.bool_]
 WindowEmbedding = tuple[float, float, Vector]
 """Start and end of a window in seconds, and its unit embedding."""
 
@@ -43,10 +45,9 @@ def sliding_embeddings(
 
 
 def _pooled(
-    recording: Recording, backbone: Backbone, window_s: float, hop_s: float
+    recording: Recording, backbone: LocalBackbone, window_s: float, hop_s: float
 ) -> Iterator[WindowEmbedding]:
     """Pool windows from the frames of a recording; only the frames still needed are kept."""
-    assert isinstance(backbone, LocalBackbone)  # noqa: S101 (the caller checked it)
     frame_s = backbone.frame_s
     length, hop = (max(1, round(value / frame_s)) for value in (window_s, hop_s))
     if abs(hop * frame_s - hop_s) > 1e-9 or abs(length * frame_s - window_s) > 1e-9:
@@ -55,8 +56,9 @@ def _pooled(
             f"got {window_s:g} s and {hop_s:g} s"
         )
     kept = _Frames(np.zeros((0, 0), np.float32), np.zeros(0, np.bool_), 0)
-    due, seconds = 0, 0.0
+    due, end_s = 0, 0.0
     for frames, sounding, seconds in _frame_blocks(recording, backbone):
+        end_s = seconds
         kept = kept.extended(frames, sounding)
         while due + length <= kept.end:
             if (row := kept.pooled(backbone, due, due + length)) is not None:
@@ -64,7 +66,7 @@ def _pooled(
             due += hop
         kept = kept.after(due)
     if due == 0 and kept.end and (row := kept.pooled(backbone, 0, kept.end)) is not None:
-        yield 0.0, seconds, row
+        yield 0.0, end_s, row
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class _Frames:
     """Frames from number `start` on, and which of them are not silent."""
 
     values: Features
-    sounding: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    sounding: Flags
     start: int
 
     @property
@@ -80,7 +82,7 @@ class _Frames:
         """The number of the frame after the last one."""
         return self.start + len(self.sounding)
 
-    def extended(self, values: Features, sounding: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> "_Frames":
+    def extended(self, values: Features, sounding: Flags) -> "_Frames":
         """Return these frames and the ones that follow them."""
         if not len(self.sounding):
             return _Frames(values, sounding, self.start)
@@ -101,10 +103,9 @@ class _Frames:
 
 
 def _frame_blocks(
-    recording: Recording, backbone: Backbone
-) -> Iterator[tuple[Features, "np.ndarray[tuple[int], np.dtype[np.bool_]]", float]]:
+    recording: Recording, backbone: LocalBackbone
+) -> Iterator[tuple[Features, Flags, float]]:
     """Yield the frames of each block, which of them are not silent, and the seconds so far."""
-    assert isinstance(backbone, LocalBackbone)  # noqa: S101 (the caller checked it)
     step = round(backbone.frame_s * backbone.rate)
     size = round(BLOCK_S / backbone.frame_s)
     margin = -(-round(backbone.context_s * backbone.rate) // step)
@@ -115,7 +116,10 @@ def _frame_blocks(
         buffer = np.concatenate([buffer, part])
         while len(buffer) >= edge + block + edge:
             done += block
-            yield *_block(buffer[: edge + block + edge], backbone, margin, size), done / backbone.rate
+            yield (
+                *_block(buffer[: edge + block + edge], backbone, margin, size),
+                done / backbone.rate,
+            )
             buffer = buffer[block:]
     rest = len(buffer) - edge
     while rest > 0:
@@ -130,11 +134,11 @@ def _frame_blocks(
 
 
 def _block(
-    samples: Samples, backbone: Backbone, margin: int, size: int
-) -> tuple[Features, "np.ndarray[tuple[int], np.dtype[np.bool_]]"]:
+    samples: Samples, backbone: LocalBackbone, margin: int, size: int
+) -> tuple[Features, Flags]:
     """Return the frames of one block, without its context."""
-    assert isinstance(backbone, LocalBackbone)  # noqa: S101 (the caller checked it)
     frames = backbone.frames(backbone.features(samples))[:, margin : margin + size]
     step = len(samples) // (size + 2 * margin)
     inner = samples[margin * step : (margin + size) * step]
-    return np.ascontiguousarray(frames), inner.reshape(size, step).any(axis=1)
+    sounding: Flags = np.asarray(inner.reshape(size, step).any(axis=1))
+    return np.ascontiguousarray(frames), sounding

@@ -30,27 +30,6 @@ def shipped_calibration(name: str) -> Path | None:
 
 
 @runtime_checkable
-class LocalBackbone(Protocol):
-    """A backbone whose embedding of a window is a pooling of frames that are local in time.
-
-    The frames of a recording are computed once, and any window at any hop is a cheap pooling of
-    them. Frame j covers `frame_s` seconds around j * `frame_s`, and depends on nothing further away
-    than `context_s`.
-    """
-
-    frame_s: float
-    """Seconds from one frame to the next."""
-    context_s: float
-    """Seconds to each side that a frame depends on."""
-
-    def frames(self, features: Features) -> Features:
-        """Return the frames of the features of a recording: (channels, frames)."""
-
-    def pool(self, frames: Features) -> Vector:
-        """Return the unit embedding of a window, given its frames."""
-
-
-@runtime_checkable
 class Backbone(Protocol):
     """A model that maps sound and text into one space."""
 
@@ -115,3 +94,24 @@ class Backbone(Protocol):
         no number may depend on which of them happened to fill a cache.
         """
         return self.fingerprint
+
+
+@runtime_checkable
+class LocalBackbone(Backbone, Protocol):
+    """A backbone whose embedding of a window is a pooling of frames that are local in time.
+
+    The frames of a recording are computed once, and any window at any hop is a cheap pooling of
+    them. Frame j covers `frame_s` seconds around j * `frame_s`, and depends on nothing further away
+    than `context_s`.
+    """
+
+    frame_s: float
+    """Seconds from one frame to the next."""
+    context_s: float
+    """Seconds to each side that a frame depends on."""
+
+    def frames(self, features: Features) -> Features:
+        """Return the frames of the features of a recording: (channels, frames)."""
+
+    def pool(self, frames: Features) -> Vector:
+        """Return the unit embedding of a window, given its frames."""
