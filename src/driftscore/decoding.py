@@ -29,7 +29,7 @@ Encoded = str | os.PathLike[str] | bytes | BinaryIO
 """A sound file: its path, its URL, its content, or an open file."""
 
 BLOCK_SECONDS = 5
-LOUDEST = 256.0
+LOUDEST = 4096.0
 """Floats beyond this are samples that were not scaled to [-1, 1], such as 16-bit integers."""
 
 
