@@ -31,6 +31,7 @@ from driftscore.engines import (
 )
 from driftscore.engines.protocol import thread_count
 from driftscore.errors import UsageError
+from driftscore.sliding import WindowEmbedding, sliding_embeddings
 from driftscore.textcache import TextCache
 
 __all__ = ["Embedded", "Embedder"]
@@ -95,6 +96,12 @@ class Embedder:
     def embed(self, recordings: Iterable[Recording]) -> Iterator[Embedded]:
         """Yield the window embeddings of each recording, or its error, in the order given."""
         return self._started_engine().embed(recordings)
+
+    def slide(
+        self, recording: Recording, *, window_s: float = 4.0, hop_s: float = 0.5
+    ) -> Iterator[WindowEmbedding]:
+        """Yield start, end and embedding of windows at a fine hop (see `sliding`), as a stream."""
+        return sliding_embeddings(recording, self.backbone, window_s=window_s, hop_s=hop_s)
 
     def start(self) -> "Embedder":
         """Load the model and start the engine, unless that is done already."""

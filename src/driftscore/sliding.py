@@ -6,8 +6,8 @@ that a fine hop costs almost nothing. Blocks start at multiples of `BLOCK_S` wha
 so a stream gives the bits of the file. Beyond its ends a recording is silent. Any other backbone
 encodes each window by itself.
 
-Windows start at multiples of the hop and end within the recording; a recording shorter than a
-window is one window. Windows of digital silence are left out.
+Windows start at multiples of the hop, taken to the nearest frame, and end within the recording; a
+recording shorter than a window is one window. Windows of digital silence are left out.
 """
 
 from collections.abc import Iterator
@@ -49,23 +49,17 @@ def _pooled(
 ) -> Iterator[WindowEmbedding]:
     """Pool windows from the frames of a recording; only the frames still needed are kept."""
     frame_s = backbone.frame_s
-    length, hop = (max(1, round(value / frame_s)) for value in (window_s, hop_s))
-    if abs(hop * frame_s - hop_s) > 1e-9 or abs(length * frame_s - window_s) > 1e-9:
-        raise UsageError(
-            f"Windows and hops of {backbone.name} must be multiples of {frame_s:g} s, "
-            f"got {window_s:g} s and {hop_s:g} s"
-        )
+    length = max(1, round(window_s / frame_s))
     kept = _Frames(np.zeros((0, 0), np.float32), np.zeros(0, np.bool_), 0)
-    due, end_s = 0, 0.0
+    number, end_s = 0, 0.0
     for frames, sounding, seconds in _frame_blocks(recording, backbone):
-        end_s = seconds
-        kept = kept.extended(frames, sounding)
-        while due + length <= kept.end:
-            if (row := kept.pooled(backbone, due, due + length)) is not None:
-                yield due * frame_s, (due + length) * frame_s, row
-            due += hop
-        kept = kept.after(due)
-    if due == 0 and kept.end and (row := kept.pooled(backbone, 0, kept.end)) is not None:
+        kept, end_s = kept.extended(frames, sounding), seconds
+        while (first := round(number * hop_s / frame_s)) + length <= kept.end:
+            if (row := kept.pooled(backbone, first, first + length)) is not None:
+                yield number * hop_s, number * hop_s + window_s, row
+            number += 1
+        kept = kept.after(first)
+    if number == 0 and kept.end and (row := kept.pooled(backbone, 0, kept.end)) is not None:
         yield 0.0, end_s, row
 
 
