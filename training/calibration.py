@@ -39,7 +39,7 @@ CANDIDATES = ("cosine", "whiten", "denoise")
 FREE = ("CC0", "CC-BY", "CC-BY-4.0", "Public-Domain")
 MOST_MAP_LOSS = 0.2
 _NOISE_SECONDS = 30.0
-_PAIRS = 300
+_PAIRS = 1_000
 
 
 def rows(split: str) -> list[dict[str, str]]:

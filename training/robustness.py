@@ -1,21 +1,19 @@
-"""What DAS gains in real noise: `python -m training.robustness mini mn04`.
+"""Accuracy in real noise by cosine, DAS and the default: `python -m training.robustness mini mn04`.
 
-Every clip of `../shared/audio/events` with every recording of `../shared/audio/noise` that
-does not hold its class, additive mixing (power SNR over the clip's active part), at 20, 10,
-6 and 0 dB, and clean. Intervals are paired bootstraps over clips: a clip's mixes stay
-together. Prints the table of the model card.
+Every clip of `../shared/audio/events` with every recording of `../shared/audio/noise` that does not
+contain its class, additive mixing (power SNR over the active part of the clip), at 20, 10, 6 and
+0 dB, and clean. Intervals are paired bootstraps over clips; all mixes of a clip stay together.
+Prints the table of the model card.
 """
 
 import argparse
 import json
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from driftscore import build_bank, compile_head, load_backbone
-from driftscore.backbones import Backbone, embed_recording
+from driftscore import Audio, Classifier, Embedder, Head, build_bank, compile_head
 from driftscore.lab.corpora.about import Clip
 from driftscore.lab.corpora.datasets import shared_events
 from driftscore.lab.corpora.loading import load
@@ -27,11 +25,12 @@ from driftscore.lab.mixing.record import mix
 from driftscore.lab.mixing.sounds import Excerpt, Sound
 from driftscore.lab.seeds import generator
 from driftscore.progress import progress_bar
-from driftscore.textcache import TextCache
-from driftscore.vectors import Vector
+from driftscore.vectors import Matrix
 
 SNRS_DB = (None, 20.0, 10.0, 6.0, 0.0)
+RULES = ("cosine", "das", "default")
 Pair = tuple[Clip, NoiseRecording | None]
+Line = dict[str, str | float | None]
 
 
 def noises() -> list[NoiseRecording]:
@@ -40,87 +39,95 @@ def noises() -> list[NoiseRecording]:
     return [recording for recording in found if recording.id.startswith("noise/")]
 
 
-def embed(pair: Pair, snr_db: float | None, model: Backbone) -> Vector:
-    """Return the embedding of a clip in a noise."""
+def mixed(pair: Pair, snr_db: float | None, rate: int) -> Audio:
+    """Return a clip in a noise; the same part of the noise at every SNR."""
     clip, noise = pair
-    event = Sound(str(clip.path), load(str(clip.path), model.rate))
+    event = Sound(str(clip.path), load(str(clip.path), rate))
     if noise is None or snr_db is None:
-        return embed_recording(event.audio, model)
-    under = Sound(noise.file, load(noise.file, model.rate))
+        return event.audio
+    under = Sound(noise.file, load(noise.file, rate))
     start = int(generator("robustness", clip.id, noise.id).integers(len(under.audio.samples)))
     excerpt = Excerpt(under, start, len(event.audio.samples))
-    record = draw_additive(event, excerpt, snr_db=snr_db)
-    return embed_recording(mix(record, load).audio, model)
+    return mix(draw_additive(event, excerpt, snr_db=snr_db), load).audio
 
 
-def measure(model: Backbone) -> list[dict[str, Any]]:
-    """Return a row for each SNR: both accuracies, the gain and its interval, in percent."""
+def embedded(embedder: Embedder, pairs: list[Pair], snr_db: float | None) -> Matrix:
+    """Return the embedding of each pair at one SNR."""
+    rate = embedder.backbone.rate
+    mixes: Iterator[Audio] = (mixed(pair, snr_db, rate) for pair in pairs)
+    title = f"{embedder.backbone.name}, {'clean' if snr_db is None else f'{snr_db:g} dB'}"
+    rows = []
+    with progress_bar(title, len(pairs)) as advance:
+        for found in embedder.embed(mixes):
+            rows.append(found.embedding)
+            advance(1)
+    return np.stack(rows)
+
+
+def measure(embedder: Embedder) -> Iterator[Line]:
+    """Yield one line per SNR: the accuracies, and gains over cosine with intervals, in percent."""
     home = shared_events.default_home()
     labels, clips = shared_events.labels(home), shared_events.clips(home)
-    bank = build_bank(labels, model, cache=TextCache())
-    heads = {rule: compile_head(bank, rule) for rule in ("cosine", "das")}
+    bank = build_bank(labels, embedder.backbone, cache=embedder.text_cache)
+    heads: dict[str, Head] = {rule: compile_head(bank, rule) for rule in ("cosine", "das")}
+    heads["default"] = Classifier(labels, backbone=embedder).fit().head_
     clean: list[Pair] = [(clip, None) for clip in clips]
     noisy: list[Pair] = [(c, n) for c in clips for n in noises() if not n.contains(c.labels)]
-    rows = []
-    total = len(clean) + len(noisy) * (len(SNRS_DB) - 1)
-    with progress_bar(model.name, total) as advance, ThreadPoolExecutor(2) as pool:
-
-        def one(pair: Pair, snr_db: float | None) -> Vector:
-            row = embed(pair, snr_db, model)
-            advance(1)
-            return row
-
-        for snr_db in SNRS_DB:
-            pairs = clean if snr_db is None else noisy
-            z = np.stack(list(pool.map(one, pairs, [snr_db] * len(pairs))))
-            truth = [labels.index(clip.labels[0]) for clip, _ in pairs]
-            scores = {rule: head.scores(z) for rule, head in heads.items()}
+    for snr_db in SNRS_DB:
+        pairs = clean if snr_db is None else noisy
+        rows = embedded(embedder, pairs, snr_db)
+        truth = [labels.index(clip.labels[0]) for clip, _ in pairs]
+        owners = [clip.id for clip, _ in pairs]
+        scores = {rule: heads[rule].scores(rows) for rule in RULES}
+        line: Line = {
+            "backbone": embedder.backbone.name,
+            "fingerprint": embedder.backbone.fingerprint,
+            "snr_db": snr_db,
+            "clips": len(clips),
+            "mixes": len(pairs),
+            **{rule: 100 * float(hits(truth, s).mean()) for rule, s in scores.items()},
+        }
+        for rule in ("das", "default"):
+            rng = generator("robustness", embedder.backbone.name, snr_db)
             gain = accuracy_difference(
-                truth,
-                scores["das"],
-                scores["cosine"],
-                groups=[clip.id for clip, _ in pairs],
-                rng=generator("robustness", model.name, snr_db),
+                truth, scores[rule], scores["cosine"], groups=owners, rng=rng
             )
-            rows.append(
-                {
-                    "backbone": model.name,
-                    "fingerprint": model.fingerprint,
-                    "snr_db": snr_db,
-                    "clips": len(clips),
-                    "mixes": len(pairs),
-                    **{rule: 100 * float(hits(truth, s).mean()) for rule, s in scores.items()},
-                    "gain": 100 * gain.difference,
-                    "low": 100 * gain.low,
-                    "high": 100 * gain.high,
-                }
-            )
-    return rows
+            line |= {
+                f"{rule}_gain": 100 * gain.difference,
+                f"{rule}_low": 100 * gain.low,
+                f"{rule}_high": 100 * gain.high,
+            }
+        yield line
 
 
-def line(row: dict[str, Any]) -> str:
-    """Return a row as a line of Markdown."""
-    snr = "clean" if row["snr_db"] is None else f"{row['snr_db']:.0f} dB"
-    gain = f"{row['gain']:+.1f} ({row['low']:+.1f} to {row['high']:+.1f})"
-    shares = f"{row['cosine']:.1f} | {row['das']:.1f}"
-    return f"| {row['backbone']} | {snr} | {row['mixes']} | {shares} | {gain} |"
+def markdown(line: Line) -> str:
+    """Return a line of the table."""
+    snr = "clean" if line["snr_db"] is None else f"{line['snr_db']:.0f} dB"
+    gains = [
+        f"{line[f'{rule}_gain']:+.1f} ({line[f'{rule}_low']:+.1f} to {line[f'{rule}_high']:+.1f})"
+        for rule in ("das", "default")
+    ]
+    shares = [f"{line[rule]:.1f}" for rule in RULES]
+    cells = [str(line["backbone"]), snr, f"{line['mixes']:,}", *shares, *gains]
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("backbones", nargs="*", default=["mini", "mn04"])
-    parser.add_argument("--out", type=Path, help="also write the rows as JSON")
+    parser.add_argument("--out", type=Path, help="also write the lines as JSON")
     options = parser.parse_args()
-    print("| backbone | SNR | mixes | cosine | DAS .25 | DAS gains (95 % interval) |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    rows = []
+    print("| backbone | SNR | mixes | cosine | DAS .25 | default | DAS gains | default gains |")
+    print("|" + " --- |" * 8)
+    lines = []
     for name in options.backbones:
-        for row in measure(load_backbone(name)):
-            rows.append(row)
-            print(line(row), flush=True)
+        with Embedder(name) as embedder:
+            for line in measure(embedder):
+                lines.append(line)
+                print(markdown(line), flush=True)
     if options.out:
-        options.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        options.out.write_text(json.dumps(lines, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
