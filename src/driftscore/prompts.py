@@ -8,7 +8,6 @@ a provenance; or `from` another pack with `keep` or `drop`, lists of entry ids.
 """
 
 import hashlib
-import json
 import re
 import tomllib
 import unicodedata
@@ -65,7 +64,8 @@ class LabelTexts:
 
     def digest(self, direction: str) -> str:
         """Return a digest of everything that the statistics of the label depend on."""
-        content = json.dumps([self.prompt, self.noisy, self.references, direction])
+        lists = [(self.prompt, direction), self.noisy, self.references]
+        content = "\n".join(_NEXT.join(texts) for texts in lists)
         return hashlib.sha256(content.encode()).hexdigest()
 
 
@@ -192,11 +192,26 @@ def _noisy_texts(
     if not kept:
         raise UsageError(f"Every phrase of the pack equals the label {name!r}; add other phrases")
     prompt = fill(settings.prompt, c=name)
-    noisy = tuple(fill(t.text, c=name, p=phrase) for phrase in kept for t in templates)
+    noisy = _filled(tuple(kept), tuple(t.text for t in templates), name)
     if settings.reference == "matched":
         matched = tuple(fill(t.matched or "", c=name) for t in templates)
         return LabelTexts(label, prompt, noisy, matched * len(kept))
     return LabelTexts(label, prompt, noisy, (prompt,) * len(noisy))
+
+
+def _filled(phrases: tuple[str, ...], templates: tuple[str, ...], name: str) -> tuple[str, ...]:
+    """Return every template with every phrase and the words of a label."""
+    return tuple(_sentences(phrases, templates).replace(_NAME, name).split(_NEXT))
+
+
+_NAME = "\0"  # stands for the words of the label
+_NEXT = "\x1e"  # between two texts: white space, which the words of a label never contain
+
+
+@lru_cache(maxsize=32)
+def _sentences(phrases: tuple[str, ...], templates: tuple[str, ...]) -> str:
+    """Return the sentences of any label, joined: filling in templates takes time."""
+    return _NEXT.join(fill(t, c=_NAME, p=phrase) for phrase in phrases for t in templates)
 
 
 def pack_names() -> tuple[str, ...]:
