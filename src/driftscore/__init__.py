@@ -5,6 +5,11 @@ classifier = driftscore.Classifier(["dog bark", "siren", "rain"])
 classifier.predict(["night.wav"])
 """
 
+from driftscore.interrupts import watch_startup
+
+watch_startup()  # before the imports that take time
+
+# ruff: noqa: E402
 from driftscore.audio import Audio
 from driftscore.backbones import Backbone, load_backbone
 from driftscore.bank import ClassBank, build_bank

@@ -1,23 +1,27 @@
 """The cache folder, atomic writes, and files behind URLs.
 
 A file is written beside its target and moved into place when it is complete, so that a crash leaves
-the old file or the new one, never half of one. A URL with a scheme, such as s3://bucket/night.wav,
-is read through fsspec (extra `remote`), which is imported when it is first needed.
+the old file or the new one, never half of one. Devices and pipes are written to, never replaced.
+A URL with a scheme, such as s3://bucket/night.wav, is read through fsspec (extra `remote`), which
+is imported when it is first needed.
 """
 
+import errno
 import hashlib
 import os
 import re
 import secrets
+import shutil
+import stat
 import sys
 import tempfile
 import warnings
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypeGuard, cast
 
-from driftscore.errors import MissingExtraError, UsageError, WriteError
+from driftscore.errors import DriftscoreError, MissingExtraError, UsageError, WriteError
 
 _URL = re.compile(r"[A-Za-z][\w+.:-]+://")  # two letters at least: C:// is a drive
 
@@ -42,28 +46,121 @@ def warn_of_cache(what: str, path: Path, error: Exception) -> None:
     )
 
 
+STDOUT = "-"
+"""The name that stands for stdout where a file is asked for."""
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; move it there if the block succeeds.
+    """Yield a temporary path; move what was written there to `path` if the block succeeds.
 
-    A file for a URL is written to this machine first and sent when it is complete.
+    Only a regular file is replaced, and it keeps its mode; a symlink stays and its target is
+    replaced. A device, a pipe and `-` (stdout) receive the content when it is complete, and so
+    does a URL.
     """
     if is_url(path):
-        with _sending(path) as partial:
-            yield partial
-        return
-    target = Path(path)
-    if target.is_dir():
-        raise UsageError(f"{target} is a folder; name a file to write")
-    partial = target.with_name(f".{target.name}.{secrets.token_hex(6)}{target.suffix}")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        placing = _sending(path)
+    elif is_stream(path):
+        placing = _streaming(path)
+    else:
+        placing = _moving(path)
+    with placing as partial:
         yield partial
-        partial.replace(target)
+
+
+@contextmanager
+def writing_to(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn the errors of a full disk, a closed pipe or a read-only place into one sentence."""
+    try:
+        yield
     except OSError as error:
-        raise WriteError(f"Cannot write {target}: {error.strerror or error}") from error
+        raise WriteError(f"Cannot write {path}: {error.strerror or error}") from error
+    except DriftscoreError:
+        raise
+    except Exception as error:
+        # Libraries in Rust, such as safetensors, have error classes of their own.
+        code = re.search(r"\(os error (\d+)\)", str(error))
+        if code is None:
+            raise
+        raise WriteError(f"Cannot write {path}: {os.strerror(int(code[1]))}") from error
+
+
+def is_stream(path: str | os.PathLike[str]) -> bool:
+    """Return whether output goes into a stream: stdout, a device or a pipe. Refuse a folder."""
+    if os.fspath(path) == "":
+        raise UsageError("The name of the file to write is empty")
+    if os.fspath(path) == STDOUT:
+        return True
+    try:
+        found = Path(path).stat()
+    except OSError:  # it does not exist yet, or cannot be reached: writing will tell
+        return False
+    except ValueError as error:
+        raise UsageError(f"{os.fspath(path)!r} is not the name of a file: {error}") from error
+    if stat.S_ISDIR(found.st_mode):
+        raise UsageError(f"{path} is a folder; name a file to write")
+    return not stat.S_ISREG(found.st_mode) or _is_own_stdout(found)
+
+
+def _is_own_stdout(found: os.stat_result) -> bool:
+    """Return whether a file is what stdout is redirected to, as /dev/stdout may be."""
+    try:
+        return os.path.samestat(found, os.fstat(1))
+    except OSError:
+        return False
+
+
+@contextmanager
+def _streaming(path: str | os.PathLike[str]) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        partial = Path(folder) / f"stream{Path(path).suffix}"
+        with writing_to(path):
+            yield partial
+            if os.fspath(path) == STDOUT:
+                with open(partial, "rb") as content:
+                    shutil.copyfileobj(content, sys.stdout.buffer)
+                sys.stdout.flush()
+                return
+            with open(partial, "rb") as content, open(path, "ab", buffering=0) as out:
+                shutil.copyfileobj(content, out)
+
+
+@contextmanager
+def _moving(path: str | os.PathLike[str]) -> Iterator[Path]:
+    target = Path(os.path.realpath(path))
+    suffix = target.suffix if len(target.suffix) < 20 else ""
+    partial = target.with_name(f".driftscore-{secrets.token_hex(6)}{suffix}")
+    try:
+        with writing_to(path):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                old = target.stat()
+            except FileNotFoundError:
+                old = None
+            if old is not None and not os.access(target, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            # Made here, so that a new file has the mode that the umask asks for: some libraries
+            # write files that only their owner can read.
+            mode = 0o666 if old is None else stat.S_IMODE(old.st_mode) & 0o777
+            os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode | 0o200))
+            mode = partial.stat().st_mode if old is None else old.st_mode
+            yield partial
+            partial.chmod(stat.S_IMODE(mode))
+            if old is not None:
+                _give_to(partial, old)
+            partial.replace(target)
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()
+
+
+def _give_to(path: Path, old: os.stat_result) -> None:
+    """Give a file the owner of the one that it replaces, where that is allowed."""
+    now = path.stat()
+    if hasattr(os, "chown") and (now.st_uid, now.st_gid) != (old.st_uid, old.st_gid):
+        with suppress(OSError):
+            os.chown(path, old.st_uid, old.st_gid)
+            path.chmod(stat.S_IMODE(old.st_mode))
 
 
 def sha256(path: Path) -> str:
@@ -131,10 +228,8 @@ def _sending(url: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         partial = Path(folder) / Path(inside).name
         yield partial
-        try:
+        with writing_to(url):
             system.put_file(str(partial), inside)
-        except OSError as error:
-            raise WriteError(f"Cannot write {url}: {error.strerror or error}") from error
 
 
 def _file_system(url: str) -> tuple[Any, str]:

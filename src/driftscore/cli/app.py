@@ -1,6 +1,9 @@
 """The typer app of all commands, and `main`, which turns errors into a sentence and a status."""
 
+import errno
+import os
 import sys
+import traceback
 import warnings
 from typing import Annotated
 
@@ -13,7 +16,9 @@ from driftscore.cli.embed import embed, export
 from driftscore.cli.heads import head, prompts, score
 from driftscore.cli.listing import list_
 from driftscore.cli.reporting import say
+from driftscore.cli.streams import discard_stdout, open_streams
 from driftscore.errors import DriftscoreError
+from driftscore.interrupts import STOPPED, Interrupted, interruptible
 from driftscore.version import __version__
 
 app = typer.Typer(
@@ -72,16 +77,51 @@ def options(
 
 
 def main() -> None:
-    """Run the command; a deliberate error is one sentence and an exit status, no traceback."""
+    """Run the command; an error is one sentence and an exit status, no traceback."""
     warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
+    open_streams()
+    try:
+        with interruptible():
+            status = _run()
+            sys.stdout.flush()
+    except (Interrupted, KeyboardInterrupt) as error:
+        say(STOPPED)
+        status = error.status if isinstance(error, Interrupted) else 130
+    except OSError as error:
+        discard_stdout()
+        if not isinstance(error, BrokenPipeError):  # a reader that has gone, as `head`, is normal
+            say(f"error: Cannot write to stdout: {error.strerror or error}")
+        status = 1
+    sys.exit(status)
+
+
+def _run() -> int:
+    """Run the command and return its exit status; raise only errors of stdout and interrupts."""
     try:
         app()
-    except DriftscoreError as error:
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _STDOUT_ERRORS and not error.filename:
+            raise
+        if os.environ.get("DRIFTSCORE_DEBUG"):
+            traceback.print_exc()
+        if not isinstance(error, DriftscoreError):
+            say(unexpected(error))
+            return 1
         say(f"error: {error}")
-        sys.exit(error.exit_status)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of stdout has gone, as `head` does: nothing to say
-        sys.exit(1)
-    except KeyboardInterrupt:
-        say("stopped")
-        sys.exit(130)
+        return error.exit_status
+    return 0
+
+
+_STDOUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)
+"""Errors of writing to a stream that is open; those of opening a file name it."""
+
+
+def unexpected(error: Exception) -> str:
+    """Return the line for an error that no one foresaw: what to do about it."""
+    what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    return (
+        f"error: unexpected {what}. This is a bug in driftscore: run it again with "
+        "DRIFTSCORE_DEBUG=1 to see the traceback, and report it as CONTRIBUTING.md says"
+    )

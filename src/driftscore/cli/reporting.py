@@ -4,13 +4,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, TypeVar
 
 import typer
 
 from driftscore.backbones import Backbone
 from driftscore.embedder import Embedded
-from driftscore.files import replacing
+from driftscore.files import STDOUT, is_stream, is_url, replacing, writing_to
 from driftscore.progress import progress_bar
 from driftscore.result import Result
 
@@ -65,9 +66,18 @@ def watched(
 
 @contextmanager
 def output(path: str | None) -> Iterator[IO[str]]:
-    """Yield stdout, or a file that is moved into place when it is complete."""
-    if path is None:
+    """Yield stdout, a device or a pipe, or a file that is moved into place when it is complete."""
+    if path is None or path == STDOUT:
         yield sys.stdout
         return
-    with replacing(path) as partial, open(partial, "w", encoding="utf-8") as stream:
+    if not is_url(path) and is_stream(path):
+        with writing_to(path), _text(path, "a") as stream:
+            yield stream
+        return
+    with replacing(path) as partial, _text(partial) as stream:
         yield stream
+
+
+def _text(path: str | Path, mode: str = "w") -> IO[str]:
+    """Open a text file; a name that is not UTF-8 is written with escapes."""
+    return open(path, mode, encoding="utf-8", errors="backslashreplace")

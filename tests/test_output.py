@@ -1,0 +1,319 @@
+"""Where output goes: what is replaced, what is streamed to, and how a failed write ends."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import driftscore
+from driftscore import Head, UsageError, WriteError
+from driftscore.files import replacing
+
+from .conftest import Run, WriteWav
+
+ASK = ["--labels", "dog bark, siren", "--backbone", "fake", "--format", "csv"]
+COMMAND = [sys.executable, "-m", "driftscore"]
+HEADER = "file,label,score,margin,runner_up,unit,error"
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def head() -> Head:
+    return Head(("a", "b"), np.eye(2, 4, dtype=np.float32), np.zeros(2, np.float32))
+
+
+@pytest.mark.parametrize("name", ["head.safetensors", "head.npz", "head.json"])
+def test_a_new_file_has_the_mode_of_the_umask_and_an_old_one_keeps_its_own(
+    tmp_path: Path, name: str
+) -> None:
+    before = os.umask(0o027)
+    try:
+        head().save(tmp_path / name)
+        assert mode(tmp_path / name) == 0o640
+        (tmp_path / name).chmod(0o600)
+        head().save(tmp_path / name)
+    finally:
+        os.umask(before)
+    assert mode(tmp_path / name) == 0o600
+    assert Head.load(tmp_path / name).labels == ("a", "b")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_the_target_of_a_symlink_is_replaced_and_the_link_stays(
+    run: Run, wav: WriteWav, tmp_path: Path
+) -> None:
+    target, link, dangling = tmp_path / "real.csv", tmp_path / "link.csv", tmp_path / "new.csv"
+    target.write_text("old")
+    target.chmod(0o600)
+    link.symlink_to("real.csv")
+    dangling.symlink_to(tmp_path / "later.csv")
+    for name in (link, dangling):
+        assert run("classify", wav(), *ASK, "--out", name)[0] == 0
+        assert name.is_symlink()
+        assert name.read_text().startswith(HEADER)
+    assert target.read_text().startswith(HEADER)
+    assert mode(target) == 0o600
+
+
+def test_a_symlink_to_itself_is_an_error_in_words(run: Run, wav: WriteWav, tmp_path: Path) -> None:
+    loop = tmp_path / "loop.csv"
+    loop.symlink_to("loop.csv")
+    status, out, err = run("classify", wav(), *ASK, "--out", loop)
+    assert (status, out, len(err.splitlines())) == (1, "", 1)
+    assert loop.is_symlink()
+
+
+def test_a_pipe_receives_the_rows_and_stays_a_pipe(run: Run, wav: WriteWav, tmp_path: Path) -> None:
+    read: list[bytes] = []
+    for name, arguments in (
+        ("rows", ["classify", wav(), *ASK]),
+        ("head", ["head", *ASK[:4]]),
+    ):
+        pipe = tmp_path / name
+        os.mkfifo(pipe)
+        reader = threading.Thread(target=lambda pipe=pipe: read.append(pipe.read_bytes()))
+        reader.start()
+        assert run(*arguments, "--out", pipe)[0] == 0
+        reader.join(10)
+        assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert read[0].decode().startswith(HEADER)
+    (tmp_path / "head.safetensors").write_bytes(read[1])
+    assert Head.load(tmp_path / "head.safetensors").labels == ("dog bark", "siren")
+
+
+def test_devices_are_written_to_and_never_replaced(run: Run, wav: WriteWav) -> None:
+    before = Path("/dev/null").stat()
+    for arguments in (["classify", wav(), *ASK], ["head", *ASK[:4]], ["prompts", *ASK[:4]]):
+        assert run(*arguments, "--out", "/dev/null")[0] == 0
+    after = Path("/dev/null").stat()
+    assert stat.S_ISCHR(after.st_mode)
+    assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
+
+
+def test_a_dash_is_stdout(run: Run, wav: WriteWav, tmp_path: Path) -> None:
+    file = wav()
+    assert run("classify", file, *ASK, "--out", "-") == run("classify", file, *ASK)
+    done = subprocess.run(
+        [*COMMAND, "head", *ASK[:4], "-o", "-"], capture_output=True, cwd=tmp_path, check=True
+    )
+    (tmp_path / "x.safetensors").write_bytes(done.stdout)
+    assert Head.load(tmp_path / "x.safetensors").labels == ("dog bark", "siren")
+    assert not (tmp_path / "-").exists()
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/proc/self/fd/1"])
+def test_our_own_stdout_by_its_path_is_appended_to(
+    wav: WriteWav, tmp_path: Path, name: str
+) -> None:
+    with open(tmp_path / "log", "ab") as log:
+        log.write(b"before\n")
+        log.flush()
+        command = [*COMMAND, "classify", wav(), *ASK, "--out", name]
+        assert subprocess.run(command, stdout=log, check=False).returncode == 0
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert lines[:2] == ["before", HEADER]
+
+
+def places(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "file").write_text("x")
+    return {
+        "below a file": str(tmp_path / "file" / "out.csv"),
+        "a full device": "/dev/full",
+        "a place that nobody may write": "/proc/out.csv",
+        "a name that is too long": str(tmp_path / ("x" * 300)),
+        "a folder": str(tmp_path),
+        "no name": "",
+        "a name with NUL": "a\0b",
+    }
+
+
+PLACES = ["below a file", "a full device", "a place that nobody may write", "a folder", "no name",
+          "a name that is too long", "a name with NUL"]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("command", ["classify", "head"])
+def test_a_place_that_cannot_be_written_is_one_sentence(
+    run: Run, wav: WriteWav, tmp_path: Path, place: str, command: str
+) -> None:
+    out = places(tmp_path)[place]
+    arguments = [command, wav(), *ASK] if command == "classify" else [command, *ASK[:4]]
+    before = sorted(tmp_path.rglob("*"))
+    status, shown, err = run(*arguments, "--out", out)
+    assert status in (1, 2)
+    assert (shown, len(err.splitlines())) == ("", 1), err
+    assert err.startswith("error: ")
+    assert "unexpected" not in err
+    left = [path for path in sorted(tmp_path.rglob("*")) if "cache" not in path.parts]
+    assert left == [path for path in before if "cache" not in path.parts]
+
+
+@pytest.mark.parametrize("name", ["x.safetensors", "x.npz", "x.json"])
+def test_a_disk_that_fills_up_leaves_the_old_file(tmp_path: Path, name: str) -> None:
+    """A limit on the size of files stands for the full disk: the write fails half way."""
+    resource = pytest.importorskip("resource")
+    head().save(tmp_path / name)
+    old = (tmp_path / name).read_bytes()
+    large = Head(("a", "b"), np.ones((2, 90_000), np.float32), np.zeros(2, np.float32))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with pytest.raises(WriteError, match=r"Cannot write .*: File too large"):
+            large.save(tmp_path / name)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (tmp_path / name).read_bytes() == old
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_name_of_255_characters_can_be_written(tmp_path: Path) -> None:
+    name = "x" * 251 + ".csv"
+    with replacing(tmp_path / name) as partial:
+        partial.write_text("rows")
+    assert (tmp_path / name).read_text() == "rows"
+
+
+def test_an_error_of_ours_in_the_block_keeps_its_class_and_the_old_file(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("old")
+
+    def fail() -> None:
+        with replacing(tmp_path / "a") as partial:
+            partial.write_text("half")
+            raise UsageError("why")
+
+    with pytest.raises(UsageError, match="why"):
+        fail()
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+
+
+@pytest.mark.parametrize("redirect", [">/dev/full", ">&-"])
+@pytest.mark.parametrize(
+    "command", ["classify {} --labels dog,cat -b fake", "list rules", "--help", "--version"]
+)
+def test_a_stdout_that_is_full_or_closed_is_one_sentence(
+    wav: WriteWav, redirect: str, command: str
+) -> None:
+    line = f"{sys.executable} -m driftscore {command.format(wav())} {redirect}"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert "stdout" in done.stderr
+
+
+def test_a_reader_that_goes_away_is_not_an_error_message(wav: WriteWav) -> None:
+    line = f"{sys.executable} -m driftscore list rules | true"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+
+
+def start_and_block(tmp_path: Path, wav: WriteWav) -> subprocess.Popen[str]:
+    """Start a command that waits for the reader of a pipe, with a temporary folder of its own."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "temporary").mkdir()
+    command = [*COMMAND, "head", *ASK[:4], "--out", str(tmp_path / "pipe")]
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "temporary")}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    deadline = time.monotonic() + 60
+    while not any((tmp_path / "temporary").rglob("stream*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.2)
+    return process
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_command_that_is_ended_leaves_no_temporary_file(
+    tmp_path: Path, wav: WriteWav, number: signal.Signals, status: int
+) -> None:
+    process = start_and_block(tmp_path, wav)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == status
+    assert err.startswith("stopped; ")
+    assert len(err.splitlines()) == 1
+    assert not list((tmp_path / "temporary").iterdir())
+
+
+SLEEPER = """
+import sys, time
+from driftscore.files import replacing
+from driftscore.interrupts import interruptible
+with interruptible(), replacing(sys.argv[1]) as partial:
+    partial.write_text("half")
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_file_that_is_being_replaced_stays_as_it_was(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    (tmp_path / "out").write_text("old")
+    command = [sys.executable, "-c", SLEEPER, str(tmp_path / "out")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+
+
+@pytest.mark.parametrize("start", [["-m", "driftscore"], ["-m", "driftscore.cli"], ["script"]])
+def test_ctrl_c_during_the_imports_is_one_line(tmp_path: Path, start: list[str]) -> None:
+    """A numpy that interrupts its own import stands for the key that is pressed early."""
+    (tmp_path / "numpy.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGINT)")
+    if start == ["script"]:
+        (tmp_path / "bin").mkdir()
+        script = tmp_path / "bin" / "driftscore"
+        script.write_text("from driftscore.cli.app import main\nmain()")
+        start = [str(script)]
+    source = Path(driftscore.__file__).parent.parent
+    paths = os.pathsep.join([str(tmp_path), str(source)])
+    done = subprocess.run(
+        [sys.executable, *start, "list", "rules"],
+        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 130, done.stderr
+    assert done.stderr.startswith("stopped; ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_library_leaves_the_signals_and_the_hook_of_a_program_alone() -> None:
+    code = (
+        "import signal, sys; before = sys.excepthook; import driftscore; "
+        "print(sys.excepthook is before, signal.getsignal(signal.SIGTERM) == signal.SIG_DFL)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True"]
+
+
+def test_an_unexpected_error_is_one_line_that_says_how_to_see_more(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("something\nodd")
+
+    monkeypatch.setattr("driftscore.cli.app.app", fail)
+    status, out, err = run()
+    assert (status, out) == (1, "")
+    assert err.startswith("error: unexpected RuntimeError: something odd. This is a bug")
+    assert "DRIFTSCORE_DEBUG=1" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_the_traceback_is_shown_on_request() -> None:
+    done = subprocess.run(
+        [*COMMAND, "list", "nothing"],
+        capture_output=True, text=True, env={**os.environ, "DRIFTSCORE_DEBUG": "1"}, check=False,
+    )  # fmt: skip
+    assert "Traceback" in done.stderr
+    assert done.returncode == 2
