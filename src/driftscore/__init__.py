@@ -6,8 +6,10 @@ classifier.predict(["night.wav"])
 """
 
 from driftscore.interrupts import watch_startup
+from driftscore.privacy import disable_telemetry
 
 watch_startup()  # before the imports that take time
+disable_telemetry()  # before the imports that it is about
 
 # ruff: noqa: E402
 from driftscore.audio import Audio

@@ -160,8 +160,6 @@ def _connect(ray: Any, address: str) -> None:
                 f"The Ray cluster at {where} cannot be used: {_why(error)}"
             ) from error
     _message("No Ray cluster is running here; starting one on this machine (else give --address)")
-    # A cluster that we start must not send usage statistics.
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     ray.init("local", include_dashboard=False, **quiet)
 
 

@@ -13,6 +13,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from driftscore.privacy import disable_openvino_telemetry
+
 InputArray = NDArray[np.generic]
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -92,6 +94,7 @@ class OpenvinoRun:
     """The same in OpenVINO, in float32 even where the processor is faster in less."""
 
     def __init__(self, graph: bytes) -> None:
+        disable_openvino_telemetry()
         import openvino
 
         core = openvino.Core()
