@@ -103,7 +103,10 @@ def test_a_row_is_scaled_the_same_alone_and_among_a_thousand(rng: np.random.Gene
         ({"x": np.ones(3)}, r"has the arrays \['x'\]"),
         ({"texts": ["a"]}, "only one of texts and text_embeddings"),
         ({"texts": ["a"], "text_embeddings": np.ones((2, 3))}, "1 texts and 2 rows"),
-        ({"files": np.array([None]), "audio_embeddings": np.ones((1, 3))}, "without pickle"),
+        (
+            {"files": np.array([None]), "audio_embeddings": np.ones((1, 3))},
+            "needs pickle, which",
+        ),
     ],
 )
 def test_a_bad_embedding_file_is_refused_with_the_reason(
@@ -122,7 +125,7 @@ def test_rows_without_a_direction_are_refused(
     tmp_path: Path, rows: NDArray[np.float64], message: str
 ) -> None:
     np.savez(tmp_path / "bad.npz", texts=["a"], text_embeddings=rows)
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(FormatError, match=message):
         EmbeddingFile.load(tmp_path / "bad.npz")
 
 

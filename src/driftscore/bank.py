@@ -24,8 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftscore.backbones import Backbone, check_model
+from driftscore.errors import FormatError
 from driftscore.progress import progress_bar
 from driftscore.prompts import BankTexts, LabelTexts, compose
+from driftscore.schema import anything, flag, items, mapping, table, text
 from driftscore.settings import DEFAULT_PRESET, Preset, PromptSettings, load_preset
 from driftscore.tensorfile import read_tensors, write_tensors
 from driftscore.textcache import TextCache, TextEncoder
@@ -78,8 +80,12 @@ class ClassBank:
     def load(path: str | PathLike[str], backbone: Backbone | None = None) -> "ClassBank":
         """Read a bank; with a backbone, refuse one that another model made."""
         tensors, about = read_tensors(
-            path, kind="bank", needs=("prototypes", "drifts", "radii", "noisy_means")
+            path,
+            kind="bank",
+            needs=("prototypes", "drifts", "radii", "noisy_means"),
+            about=_ABOUT,
         )
+        _check_shapes(tensors, len(about["labels"]), Path(path))
         bank = ClassBank(
             tuple(about["labels"]),
             **tensors,
@@ -90,6 +96,26 @@ class ClassBank:
         if backbone is not None:
             check_model(bank.made_by, backbone, what=f"The bank {Path(path)}")
         return bank
+
+
+_ABOUT = table(
+    {"labels": items(text, fewest=1), "made_by": mapping(anything)},
+    {"has_drifts": flag},
+    open_=True,
+)
+
+
+def _check_shapes(tensors: Mapping[str, NDArray[np.generic]], labels: int, path: Path) -> None:
+    """Refuse a file whose arrays do not have one row per label, or are not float32."""
+    width = tensors["prototypes"].shape[-1:]
+    shapes = dict.fromkeys(("prototypes", "drifts", "noisy_means"), (labels, *width))
+    for name, expected in {**shapes, "radii": (labels,)}.items():
+        found = tensors[name]
+        if found.shape != expected or found.dtype != np.float32 or not found.size:
+            raise FormatError(
+                f"{path} is not a complete bank: {name} has shape {found.shape} and type "
+                f"{found.dtype}, expected {expected} and float32 for {labels} labels"
+            )
 
 
 def build_bank(

@@ -29,8 +29,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftscore.backbones import Backbone, check_model
-from driftscore.errors import FormatError, MismatchError, UsageError
+from driftscore.errors import MismatchError, UsageError
 from driftscore.head import Head
+from driftscore.reading import reading
+from driftscore.schema import anything, mapping, number, table, text
 from driftscore.tensorfile import read_tensors, write_tensors
 from driftscore.vectors import Matrix
 
@@ -43,6 +45,15 @@ UNIT = "standard deviations above what the label scores on other sounds"
 FEWEST = 20
 """The fewest clips of a calibration."""
 _LEVELS = 127  # embeddings are stored as 8-bit integers, scaled row by row
+_ABOUT = table(
+    {
+        "site_weight": number(0, 1),
+        "settings": mapping(mapping(anything)),
+        "default_rule": text,
+        "made_by": mapping(anything),
+    },
+    open_=True,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +80,11 @@ class Calibration:
             raise MismatchError(
                 f"A calibration needs one noisy embedding per clean one, got shapes "
                 f"{self.clean.shape} and {self.noisy.shape}"
+            )
+        if len(self.site) and self.site.shape[1:] != self.clean.shape[1:]:
+            raise MismatchError(
+                f"The embeddings of the place have shape {self.site.shape}, those of the clips "
+                f"{self.clean.shape}: they come from different models"
             )
         if len(self.clean) < FEWEST // 2:  # settings are chosen with halves
             raise UsageError(
@@ -149,8 +165,10 @@ class Calibration:
     @staticmethod
     def load(path: str | PathLike[str], backbone: Backbone | None = None) -> "Calibration":
         """Read a calibration; with a backbone, refuse one that belongs to another model."""
-        tensors, about = read_tensors(path, kind=KIND, needs=("clean", "noisy"), may=("site",))
-        try:
+        tensors, about = read_tensors(
+            path, kind=KIND, needs=("clean", "noisy"), may=("site",), about=_ABOUT
+        )
+        with reading(Path(path), "complete calibration"):
             rows = {name: _unit(tensor) for name, tensor in tensors.items()}
             found = Calibration(
                 **rows,
@@ -159,8 +177,6 @@ class Calibration:
                 default_rule=str(about["default_rule"]),
                 made_by=about["made_by"],
             )
-        except (KeyError, TypeError, ValueError, MismatchError) as error:
-            raise FormatError(f"{Path(path)} is not a complete calibration: {error}") from error
         if backbone is not None:
             check_model(found.made_by, backbone, what=f"The calibration {Path(path)}")
         return found
@@ -230,10 +246,12 @@ def _rounded(rows: Matrix) -> NDArray[np.int8]:
     return levels
 
 
-def _unit(rows: NDArray[np.int8]) -> Matrix:
+def _unit(rows: NDArray[np.generic]) -> Matrix:
+    if rows.ndim != 2 or rows.dtype.kind not in "fi":
+        raise UsageError(f"embeddings of type {rows.dtype} and shape {rows.shape} are not rows")
     wide = rows.astype(np.float64)
     length = np.sqrt(np.square(wide).sum(axis=1, keepdims=True))
     if not (length > 0).all():
-        raise FormatError("an embedding is all zeros")
+        raise UsageError("an embedding is all zeros")
     unit: Matrix = (wide / length).astype(np.float32)
     return unit

@@ -8,6 +8,7 @@ Rows need not be unit: they are scaled when read. The fingerprint is the model's
 driftscore made the file, else the model's name, else unknown.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -15,11 +16,18 @@ from typing import Any
 
 import numpy as np
 
+from driftscore.arrayfile import FileArray, array_names, read_npy, read_npz, text_of, texts_of
 from driftscore.errors import FormatError
 from driftscore.files import replacing
+from driftscore.reading import reading
+from driftscore.schema import items, text, validate
 from driftscore.vectors import Matrix, matrix, unit
 
 _EMPTY = np.zeros((0, 0), np.float32)
+_MADE = "fingerprint"
+_WHAT = "embedding file"
+_ARRAYS = ("texts", "text_embeddings", "files", "audio_embeddings", "model", _MADE)
+_MOST = 1_000_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +45,7 @@ class EmbeddingFile:
         """Write the file, whole or not at all."""
         content: dict[str, Any] = {
             "model": np.array(self.name),
-            "fingerprint": np.array(self.fingerprint),
+            _MADE: np.array(self.fingerprint),
         }
         if self.texts:
             content |= {"texts": np.array(self.texts), "text_embeddings": self.text_rows}
@@ -52,24 +60,17 @@ class EmbeddingFile:
     def load(path: str | PathLike[str]) -> "EmbeddingFile":
         """Read an embedding file and scale its rows to unit length."""
         where = Path(path)
-        try:
-            with np.load(where, allow_pickle=False) as data:
-                if isinstance(data, np.ndarray):
-                    raise FormatError(f"{where} is one bare array; {_WANTED}")
-                content = {key: data[key] for key in data.files}
-        except FileNotFoundError:
-            raise FormatError(f"There is no embedding file at {where}") from None
-        except (OSError, ValueError, EOFError) as error:
-            raise FormatError(
-                f"{where} is not an npz that can be read without pickle: {error}"
-            ) from error
-        texts, text_rows = _pair(content, "texts", "text_embeddings", where)
-        files, audio_rows = _pair(content, "files", "audio_embeddings", where)
-        if not texts and not files:
-            raise FormatError(f"{where} has the arrays {sorted(content)}; {_WANTED}")
-        name = str(content.get("model", ""))
-        fingerprint = str(content.get("fingerprint", "")) or name
-        return EmbeddingFile(texts, text_rows, files, audio_rows, name, fingerprint)
+        content = read_npz(where, _ARRAYS, what=_WHAT)
+        with reading(where, _WHAT):
+            texts, text_rows = _pair(content, "texts", "text_embeddings", where)
+            validate(list(texts), items(text, most=_MOST), where=f"texts in {where}")
+            files, audio_rows = _pair(content, "files", "audio_embeddings", where)
+            if not texts and not files:
+                found = array_names(where, what=_WHAT)
+                raise FormatError(f"{where} has the arrays {found[:20]}; {_WANTED}")
+            name = text_of(content["model"], what="model") if "model" in content else ""
+            made = text_of(content[_MADE], what=_MADE) if _MADE in content else ""
+            return EmbeddingFile(texts, text_rows, files, audio_rows, name, made or name)
 
 
 _WANTED = (
@@ -82,31 +83,29 @@ def load_vectors(path: str | PathLike[str], texts: tuple[str, ...]) -> Embedding
     where = Path(path)
     if where.suffix != ".npy":
         return EmbeddingFile.load(where)
-    try:
-        rows = np.load(where, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise FormatError(f"{where} cannot be read: {error}") from error
+    rows = read_npy(where, what="array of text embeddings")
     if rows.ndim != 2 or len(rows) != len(texts):
         raise FormatError(
             f"{where} has shape {rows.shape}; `driftscore prompts` with the same options lists "
             f"{len(texts)} texts, so {len(texts)} rows are wanted, in that order"
         )
-    return EmbeddingFile(texts, unit(matrix(rows, what=str(where)), what=str(where)))
+    with reading(where, "array of text embeddings"):
+        return EmbeddingFile(texts, unit(matrix(rows, what="The array"), what="The array"))
 
 
 def _pair(
-    content: dict[str, Any], names: str, rows: str, where: Path
+    content: Mapping[str, FileArray], names: str, rows: str, where: Path
 ) -> tuple[tuple[str, ...], Matrix]:
     """Return a list of names with its unit rows, or nothing if neither is there."""
     if names not in content and rows not in content:
         return (), _EMPTY
     if names not in content or rows not in content:
         raise FormatError(f"{where} has only one of {names} and {rows}; both are needed")
-    found = tuple(str(name) for name in np.atleast_1d(content[names]))
-    vectors = matrix(content[rows], what=f"{rows} of {where}")
+    found = texts_of(content[names], what=names)
+    vectors = matrix(content[rows], what=rows)
     if len(found) != len(vectors):
         raise FormatError(
             f"{where} has {len(found)} {names} and {len(vectors)} rows of {rows}; "
             "there must be one row each"
         )
-    return found, unit(vectors, what=f"{rows} of {where}")
+    return found, unit(vectors, what=rows)

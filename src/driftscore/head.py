@@ -16,10 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from driftscore.arrayfile import FileArray, read_npz, text_of, texts_of
 from driftscore.errors import FormatError, MismatchError, UsageError
 from driftscore.files import replacing
+from driftscore.reading import read_text, reading
+from driftscore.schema import anything, items, mapping, table, text, validate
 from driftscore.tensorfile import read_tensors, write_tensors
 from driftscore.vectors import Matrix, Scores, Vector, matrix, products
+
+_MADE = "made_by"
+_MOST_JSON = 500_000_000  # bytes: 10,000 labels in 2,000 dimensions
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,27 +112,42 @@ class Head:
             partial.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
 
 
+_ABOUT = {"labels": items(text, fewest=1), "made_by": mapping(anything)}
+
+
 def _load_safetensors(path: Path) -> Head:
-    tensors, about = read_tensors(path, kind="head", needs=("weights", "offsets"))
-    return Head(tuple(about["labels"]), **tensors, made_by=about["made_by"])
+    tensors, about = read_tensors(
+        path, kind="head", needs=("weights", "offsets"), about=table(_ABOUT, open_=True)
+    )
+    with reading(path, "head"):
+        return Head(tuple(about["labels"]), **tensors, made_by=about["made_by"])
 
 
 def _load_npz(path: Path) -> Head:
-    try:
-        with np.load(path, allow_pickle=False) as data:
-            labels = tuple(str(label) for label in data["labels"])
-            return Head(
-                labels, data["weights"], data["offsets"], made_by=json.loads(str(data["made_by"]))
-            )
-    except (OSError, KeyError, ValueError) as error:
-        raise FormatError(f"{path} is not a head in npz format: {error}") from error
+    found = read_npz(path, ("labels", "weights", "offsets", "made_by"), what="head in npz format")
+    with reading(path, "head in npz format"):
+        for name in ("labels", "weights", "offsets"):
+            if name not in found:
+                raise FormatError(f"{path} is not a head in npz format: it lacks {name!r}")
+        made_by = json.loads(text_of(found["made_by"], what="made_by")) if _MADE in found else {}
+        labels = list(texts_of(found["labels"], what="labels"))
+        validate({"labels": labels, _MADE: made_by}, table(_ABOUT), where=str(path))
+        return Head(tuple(labels), _numbers(found["weights"]), _numbers(found["offsets"]), made_by)
 
 
 def _load_json(path: Path) -> Head:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        weights = np.array(data["weights"], np.float32)
-        offsets = np.array(data["offsets"], np.float32)
-        return Head(tuple(data["labels"]), weights, offsets, made_by=data["made_by"])
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise FormatError(f"{path} is not a head in JSON format: {error}") from error
+    written = read_text(path, "head in JSON format", most=_MOST_JSON)
+    with reading(path, "head in JSON format"):
+        data = json.loads(written)
+        rows = {"weights": items(anything), "offsets": items(anything)}
+        validate(data, table({**_ABOUT, **rows}, open_=True), where=str(path))
+        weights, offsets = (_numbers(np.array(data[name])) for name in ("weights", "offsets"))
+        return Head(tuple(data["labels"]), weights, offsets, made_by=data[_MADE])
+
+
+def _numbers(array: FileArray) -> Matrix:
+    """Return an array of numbers as float32; too large ones become infinite, which is refused."""
+    if array.dtype.kind not in "fiu":
+        raise UsageError(f"weights and offsets must be numbers, not {array.dtype}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        return array.astype(np.float32)

@@ -14,10 +14,15 @@ from numpy.typing import NDArray
 
 from driftscore.errors import FormatError
 from driftscore.files import replacing
+from driftscore.reading import reading, regular_size
+from driftscore.schema import Check, anything, validate
 
 FileTensor = NDArray[np.generic]
 FileContent = tuple[dict[str, NDArray[Any]], dict[str, Any]]
 """The arrays of a file by name, and its JSON description."""
+
+_DTYPES = ("F16", "F32", "F64", "I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64", "BOOL")
+"""Types that numpy has; bfloat16 and the 8-bit floats are not among them."""
 
 
 def write_tensors(
@@ -38,20 +43,47 @@ def write_tensors(
 
 
 def read_tensors(
-    path: str | PathLike[str], *, kind: str, needs: Sequence[str], may: Sequence[str] = ()
+    path: str | PathLike[str],
+    *,
+    kind: str,
+    needs: Sequence[str],
+    may: Sequence[str] = (),
+    about: Check = anything,
 ) -> FileContent:
-    """Read the arrays in `needs`, those in `may` that exist, and the description of a file."""
-    from safetensors import SafetensorError, safe_open
+    """Read the arrays in `needs`, those in `may` that exist, and the description of a file.
 
-    if not Path(path).is_file():
-        raise FormatError(f"There is no {kind} at {Path(path)}")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            about = json.loads((file.metadata() or {}).get("driftscore", "{}"))
-            if about.get("kind") != kind:
-                found = about.get("kind", "not made by driftscore")
-                raise FormatError(f"{Path(path)} is not a driftscore {kind} (it is: {found})")
-            present = [name for name in may if name in file.keys()]  # noqa: SIM118
-            return {name: file.get_tensor(name) for name in (*needs, *present)}, about
-    except (SafetensorError, OSError, KeyError, json.JSONDecodeError) as error:
-        raise FormatError(f"{Path(path)} is not a complete {kind} file: {error}") from error
+    The description must pass the check `about`; arrays must be numbers, and finite.
+    """
+    from safetensors import safe_open
+
+    where = Path(path)
+    regular_size(where, kind)
+    with reading(where, f"complete {kind} file", advice="make it again, or copy it again"):
+        with safe_open(where, framework="numpy") as file:
+            described = _described(file.metadata(), kind, where)
+            validate(described, about, where=f"The description in {where}")
+            present = set(file.keys())
+            for name in needs:
+                if name not in present:
+                    raise FormatError(f"{where} is not a complete {kind} file: it lacks {name!r}")
+            wanted = (*needs, *(name for name in may if name in present))
+            for name in wanted:
+                if (dtype := str(file.get_slice(name).get_dtype())) not in _DTYPES:
+                    raise FormatError(
+                        f"{where}: the array {name!r} has the type {dtype}; save it as float32"
+                    )
+            tensors = {name: file.get_tensor(name) for name in wanted}
+        for name, tensor in tensors.items():
+            if not np.isfinite(tensor).all():
+                raise FormatError(f"{where}: the array {name!r} has NaN or infinite values")
+    return tensors, described
+
+
+def _described(metadata: Mapping[str, str] | None, kind: str, where: Path) -> dict[str, Any]:
+    """Return the description of a file, if it is of this kind."""
+    content = json.loads((metadata or {}).get("driftscore", "{}"))
+    found = content.get("kind") if isinstance(content, dict) else None
+    if found != kind:
+        made = found if isinstance(found, str) else "not made by driftscore"
+        raise FormatError(f"{where} is not a driftscore {kind} (it is: {made[:60]})")
+    return dict(content)

@@ -25,7 +25,8 @@ def matrix(rows: ArrayLike, *, what: str) -> Matrix:
     array = np.asarray(rows)
     if array.dtype.kind not in "fiu":
         raise UsageError(f"{what} must be numbers, not {array.dtype}")
-    array = np.atleast_2d(array).astype(np.float32, copy=False)
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused below
+        array = np.atleast_2d(array).astype(np.float32, copy=False)
     if array.ndim != 2 or array.size == 0:
         raise UsageError(f"{what} must be a non-empty matrix of rows, not of shape {array.shape}")
     if not np.isfinite(array).all():
