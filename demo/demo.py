@@ -89,7 +89,7 @@ def synthetic_table(model: Backbone, heads: dict[str, Head], *, wide: bool) -> T
     table.add_column("sound", no_wrap=True)
     for condition in ("clean", "0 dB"):
         for rule in SHOWN:
-            table.add_column(f"{condition}, {rule}", no_wrap=True)
+            table.add_column(f"{condition}\n{rule}", no_wrap=True)
     noise = sound(HERE / "sounds" / "street.flac", model.rate).full
     for name, truth in SOUNDS.items():
         row = [Text(truth, style="bold")]
