@@ -105,10 +105,13 @@ def test_a_users_own_pack_is_a_file_path(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("id = 'x'\nkind = 'phrases'\n", "is empty"),
-        ("id = 'x'\nkind = 'words'\n", "has kind 'words'"),
-        ("kind = 'phrases'\n[[phrase]]\nid='a'\ntext='b'\n", "lacks 'id'"),
-        ("id = 'x'\nkind = 'phrases'\n[[phrase]]\nid='a'\n", "lacks 'text'"),
-        ("id = 'x'\nkind = 'phrases'\n[[phrase]]\nid='a'\ntext=' '\n", "without text"),
+        ("id = 'x'\nkind = 'words'\n", "kind must be 'phrases' or 'templates', got a text 'words'"),
+        ("kind = 'phrases'\n[[phrase]]\nid='a'\ntext='b'\n", ": id is missing"),
+        ("id = 'x'\nkind = 'phrases'\n[[phrase]]\nid='a'\n", r"phrase\[0\].text is missing"),
+        (
+            "id = 'x'\nkind = 'phrases'\n[[phrase]]\nid='a'\ntext=' '\n",
+            "text that is not empty",
+        ),
         ("id = 'x'\nkind='phrases'\nfrom='das52'\ndrop=['nope']\n", "'nope', which das52"),
         ("id = 'x'\nkind = 'phrases'\n" + "[[phrase]]\nid='a'\ntext='b'\n" * 2, "'a' twice"),
         ("not toml", "not valid TOML"),

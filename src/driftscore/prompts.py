@@ -9,7 +9,6 @@ a provenance; or `from` another pack with `keep` or `drop`, lists of entry ids.
 
 import hashlib
 import re
-import tomllib
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,9 +18,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from driftscore.errors import FormatError, UsageError, unknown
+from driftscore.reading import is_file, read_text
+from driftscore.schema import choice, filled_text, items, parse_toml, table, text
 from driftscore.settings import PromptSettings
 
 PackKind = Literal["phrases", "templates"]
+_LONGEST_CHAIN = 8  # packs that are made from each other
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 
@@ -129,7 +131,7 @@ def read_labels(path: str | Path) -> tuple[str, ...]:
     """Read one label per line; empty lines and lines that begin with # are ignored."""
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise UsageError(f"Cannot read the labels file {path}: {error}") from error
     kept = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if not kept:
@@ -222,15 +224,15 @@ def pack_names() -> tuple[str, ...]:
 
 def load_pack(name_or_path: str | Path, *, kind: PackKind | None = None) -> Pack:
     """Load a pack by its id, or a user's own by its path; `kind` says which kind is required."""
-    given = str(name_or_path)
+    return _load(str(name_or_path), kind, ())
+
+
+def _load(given: str, kind: PackKind | None, through: tuple[str, ...]) -> Pack:
+    """Load a pack; `through` are the files of the packs that are made from it."""
     if given in pack_names():
         pack = _shipped_pack(given)
-    elif given.endswith(".toml") or Path(given).is_file():
-        try:
-            text = Path(given).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"Cannot read the pack {given}: {error}") from error
-        pack = _parse(text, where=given)
+    elif given.endswith(".toml") or is_file(given):
+        pack = _parse(read_text(Path(given), "pack"), where=given, through=through)
     else:
         raise unknown("pack", given, pack_names())
     if kind is not None and pack.kind != kind:
@@ -240,32 +242,37 @@ def load_pack(name_or_path: str | Path, *, kind: PackKind | None = None) -> Pack
 
 @lru_cache(maxsize=32)
 def _shipped_pack(name: str) -> Pack:
-    text = (files("driftscore") / "packs" / f"{name}.toml").read_text(encoding="utf-8")
-    return _parse(text, where=name)
+    written = (files("driftscore") / "packs" / f"{name}.toml").read_text(encoding="utf-8")
+    return _parse(written, where=name)
 
 
-def _parse(text: str, *, where: str) -> Pack:
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise FormatError(f"The pack {where} is not valid TOML: {error}") from error
-    try:
-        kind = data["kind"]
-        if kind not in ("phrases", "templates"):
-            raise FormatError(f"The pack {where} has kind {kind!r}; write 'phrases' or 'templates'")
-        entries = _derived(data, where) if "from" in data else _entries(data, kind)
-        pack = Pack(
-            data["id"], kind, data.get("title", data["id"]), data.get("provenance", ""), entries
-        )
-    except (KeyError, TypeError) as error:
-        raise FormatError(
-            f"The pack {where} lacks {error}; it needs id, kind and [[phrase]] or [[template]] "
-            "tables with id and text"
-        ) from error
-    if not pack.entries:
+_ENTRIES = items(
+    table({"id": filled_text, "text": filled_text}, {"provenance": text, "matched": filled_text}),
+    most=10_000,
+)
+_PACK = table(
+    {"id": filled_text, "kind": choice("phrases", "templates")},
+    {
+        "title": text,
+        "provenance": text,
+        "from": filled_text,
+        "keep": items(text, most=10_000),
+        "drop": items(text, most=10_000),
+        "phrase": _ENTRIES,
+        "template": _ENTRIES,
+    },
+)
+
+
+def _parse(written: str, *, where: str, through: tuple[str, ...] = ()) -> Pack:
+    data: dict[str, Any] = parse_toml(written, _PACK, where=f"The pack {where}")
+    kind: PackKind = data["kind"]
+    entries = _derived(data, where, through) if "from" in data else _entries(data, kind)
+    title, provenance = data.get("title", data["id"]), data.get("provenance", "")
+    if not entries:
         raise FormatError(f"The pack {where} is empty; add a [[{kind.removesuffix('s')}]] table")
-    _check_entries(pack, where)
-    return pack
+    _check_entries(entries, kind, where)
+    return Pack(data["id"], kind, title, provenance, entries)
 
 
 def _entries(data: dict[str, Any], kind: str) -> tuple[PackEntry, ...]:
@@ -275,24 +282,36 @@ def _entries(data: dict[str, Any], kind: str) -> tuple[PackEntry, ...]:
     )
 
 
-def _derived(data: dict[str, Any], where: str) -> tuple[PackEntry, ...]:
-    """Return the entries of a pack made from a shipped one by `keep` or `drop`."""
-    base = load_pack(data["from"], kind=data["kind"])
-    keep = data.get("keep", [e.id for e in base.entries])
-    chosen = {entry_id for entry_id in keep if entry_id not in data.get("drop", [])}
+def _derived(data: dict[str, Any], where: str, through: tuple[str, ...]) -> tuple[PackEntry, ...]:
+    """Return the entries of a pack made from another one by `keep` or `drop`."""
+    chain = (*through, where)
+    if data["from"] in chain or len(chain) > _LONGEST_CHAIN:
+        raise FormatError(
+            f"The pack {where}: from must be another pack, got {data['from']!r}, which leads back "
+            f"to it or through more than {_LONGEST_CHAIN} packs"
+        )
+    base = _load(data["from"], data["kind"], chain)
     known = {e.id for e in base.entries}
-    for entry_id in [*keep, *data.get("drop", [])]:
+    keep, drop = data.get("keep", list(known)), data.get("drop", [])
+    for entry_id in [*keep, *drop]:
         if entry_id not in known:
             raise FormatError(f"The pack {where} names {entry_id!r}, which {base.id} does not have")
+    chosen = set(keep) - set(drop)
     return tuple(e for e in base.entries if e.id in chosen)
 
 
-def _check_entries(pack: Pack, where: str) -> None:
-    ids = [entry.id for entry in pack.entries]
-    for entry in pack.entries:
-        if ids.count(entry.id) > 1:
+def _check_entries(entries: Sequence[PackEntry], kind: PackKind, where: str) -> None:
+    """Refuse ids that occur twice, and templates with other placeholders than theirs."""
+    ids: set[str] = set()
+    for entry in entries:
+        if entry.id in ids:
             raise FormatError(f"The pack {where} has the id {entry.id!r} twice")
-        if not entry.text:
-            raise FormatError(f"The pack {where} has an entry without text: {entry.id!r}")
-        if pack.kind == "templates":
+        ids.add(entry.id)
+        if kind == "phrases":
+            continue
+        try:
             check_template(entry.text, needs="", may="cp")
+            if entry.matched is not None:
+                check_template(entry.matched, needs="c")
+        except UsageError as error:
+            raise FormatError(f"The pack {where}, template {entry.id!r}: {error}") from None

@@ -11,6 +11,8 @@ descriptions of our tensor files need, and a start of the program does not pay f
 """
 
 import math
+import re
+import tomllib
 from collections.abc import Callable, Mapping
 
 from driftscore.errors import FormatError, unknown
@@ -18,6 +20,9 @@ from driftscore.errors import FormatError, unknown
 Check = Callable[[object, str], None]
 
 _SHOWN = 60
+_DEEP_KEY = re.compile(
+    r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){32}""",
+)
 _TYPES = {str: "a text", bool: "true or false", int: "a number", float: "a number",
           list: "a list", dict: "a table", type(None): "nothing"}  # fmt: skip
 
@@ -28,6 +33,20 @@ def validate(value: object, check: Check, *, where: str) -> None:
         check(value, "")
     except FormatError as error:
         raise FormatError(f"{where}: {error}") from None
+
+
+def parse_toml(written: str, check: Check, *, where: str) -> dict[str, object]:
+    """Return the content of a TOML text that passes a check; `where` begins an error."""
+    if _DEEP_KEY.search(written):  # the time that tomllib takes grows with the square of the depth
+        raise FormatError(f"{where} has a key of more than 32 parts; use fewer dots")
+    try:
+        content = tomllib.loads(written)
+    except RecursionError:
+        raise FormatError(f"{where} is not valid TOML: it is nested too deeply") from None
+    except ValueError as error:
+        raise FormatError(f"{where} is not valid TOML: {error}") from error
+    validate(content, check, where=where)
+    return content
 
 
 def anything(value: object, key: str) -> None:

@@ -5,15 +5,26 @@ signature of its `compile`. A preset holds only what differs from them: `default
 the paper's; a preset of one's own is a TOML file in the form of `presets.toml`.
 """
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
+from typing import Any, cast
 
 from driftscore.errors import FormatError, UsageError, unknown
+from driftscore.reading import read_text
+from driftscore.schema import (
+    anything,
+    choice,
+    filled_text,
+    flag,
+    mapping,
+    parse_toml,
+    table,
+    text,
+)
 
 PAPER = "das2026"
 AUTO = "auto"
@@ -103,11 +114,7 @@ def load_preset(preset: "str | PathLike[str] | Preset" = DEFAULT_PRESET) -> Pres
         return _shipped()[given]
     if not given.endswith(".toml"):
         raise unknown("preset", given, _shipped())
-    try:
-        text = Path(given).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"Cannot read the preset {given}: {error}") from error
-    found = _parse(text, where=given)
+    found = _parse(read_text(Path(given), "preset"), where=given)
     if len(found) != 1:
         raise FormatError(f"The preset file {given} must hold one preset, got {len(found)}")
     return next(iter(found.values()))
@@ -115,39 +122,43 @@ def load_preset(preset: "str | PathLike[str] | Preset" = DEFAULT_PRESET) -> Pres
 
 @cache
 def _shipped() -> dict[str, Preset]:
-    text = (files("driftscore") / "presets.toml").read_text(encoding="utf-8")
-    return _parse(text, where="presets.toml")
+    written = (files("driftscore") / "presets.toml").read_text(encoding="utf-8")
+    return _parse(written, where="presets.toml")
 
 
-def _parse(text: str, *, where: str) -> dict[str, Preset]:
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise FormatError(f"The preset file {where} is not valid TOML: {error}") from error
-    return {name: _preset(name, content, where) for name, content in data.items()}
+_PROMPTS = table(
+    optional={
+        "prompt": filled_text,
+        "pack": filled_text,
+        "templates": filled_text,
+        "reference": choice(*REFERENCES),
+        "direction": choice(*DIRECTIONS),
+        "skip_same": flag,
+    }
+)
+_PRESET = table(
+    optional={
+        "title": text,
+        "rule": filled_text,
+        "standardised": flag,
+        "prompts": _PROMPTS,
+        "rules": mapping(mapping(anything)),
+    }
+)
 
 
-def _preset(name: str, content: object, where: str) -> Preset:
-    if not isinstance(content, dict):
-        raise FormatError(f"The preset file {where}: {name} must be a table, got {content!r}")
-    for key in content:
-        if key not in _KEYS:
-            error = unknown("key", key, _KEYS)
-            raise FormatError(f"The preset {name} in {where}: {error}")
-    prompts, rules = content.get("prompts", {}), content.get("rules", {})
-    tables = (prompts, rules, *(rules.values() if isinstance(rules, dict) else ()))
-    if not all(isinstance(table, dict) for table in tables):
-        raise FormatError(f"The preset {name} in {where}: prompts, rules and each rule are tables")
-    try:
-        settings = PromptSettings().changed(**prompts)
-    except UsageError as error:
-        raise FormatError(f"The preset {name} in {where}: {error}") from error
-    rule, standardised = content.get("rule", "das"), content.get("standardised", False)
-    if not isinstance(rule, str) or not isinstance(standardised, bool):
-        raise FormatError(
-            f"The preset {name} in {where}: rule is a name, standardised true or false"
-        )
-    return Preset(name, str(content.get("title", name)), settings, rules, rule, standardised)
+def _parse(written: str, *, where: str) -> dict[str, Preset]:
+    content = parse_toml(written, mapping(_PRESET), where=f"The preset file {where}")
+    return {name: _preset(name, cast(dict[str, Any], one)) for name, one in content.items()}
 
 
-_KEYS = ("title", "rule", "standardised", "prompts", "rules")
+def _preset(name: str, content: dict[str, Any]) -> Preset:
+    """Return the preset of a table that was checked."""
+    return Preset(
+        name,
+        content.get("title", name),
+        PromptSettings().changed(**content.get("prompts", {})),
+        content.get("rules", {}),
+        content.get("rule", "das"),
+        content.get("standardised", False),
+    )

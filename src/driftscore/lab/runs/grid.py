@@ -10,16 +10,28 @@ a fixed random part of a dataset, and `at_hand` lists models that are used if th
 machine. "rule:variant" is a rule in one of its variants, such as `zs_text:matched`.
 """
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from driftscore.errors import FormatError, UsageError, unknown
 from driftscore.lab.conditions import CLEAN, Cell, Condition, Scoring, clean_condition, join_keys
 from driftscore.lab.runs.scorings import Facts, Value, calibrated, scorings_of
+from driftscore.reading import is_file, read_text
+from driftscore.schema import (
+    Check,
+    either,
+    filled_text,
+    items,
+    mapping,
+    number,
+    parse_toml,
+    table,
+    text,
+)
 
 DEFAULTS: Mapping[str, tuple[Value, ...]] = {
     "datasets": (),
@@ -34,6 +46,21 @@ DEFAULTS: Mapping[str, tuple[Value, ...]] = {
     "references": ("prompt",),
     "seeds": (0,),
 }
+_VALUE = either(filled_text, number(), words="a text or a number")
+_AXIS = either(
+    _VALUE, items(_VALUE, most=10_000), words="a text, a number, or a list of texts and numbers"
+)
+_AXES: Mapping[str, Check] = dict.fromkeys(DEFAULTS, _AXIS)
+_SCHEMA = table(
+    optional={
+        **_AXES,
+        "title": text,
+        "homes": mapping(filled_text),
+        "at_hand": items(filled_text),
+        "block": items(table(optional=_AXES, open_=True), most=1000),
+    },
+    open_=True,  # unknown keys are reported with the nearest one by `parse_grid`
+)
 _TOP = ("title", "homes", "block", "at_hand")
 _CLIP_S = 0.05  # assumed seconds per clip, until a model has been measured
 
@@ -85,43 +112,41 @@ def load_grid(name_or_path: str | Path) -> Grid:
     if given in shipped_grids():
         file = files("driftscore.lab.runs") / "grids" / f"{given}.toml"
         return parse_grid(file.read_text(encoding="utf-8"), name=given)
-    if not given.endswith(".toml") and not Path(given).is_file():
+    if not given.endswith(".toml") and not is_file(given):
         raise unknown("grid", given, shipped_grids())
-    try:
-        text = Path(given).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"Cannot read the grid {given}: {error}") from error
-    return parse_grid(text, name=Path(given).stem, folder=Path(given).parent)
+    written = read_text(Path(given), "grid")
+    return parse_grid(written, name=Path(given).stem, folder=Path(given).parent)
 
 
-def parse_grid(text: str, *, name: str, folder: Path | None = None) -> Grid:
+def parse_grid(written: str, *, name: str, folder: Path | None = None) -> Grid:
     """Parse a grid; homes are relative to `folder`. Values are checked by `validation`."""
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise FormatError(f"The grid {name} is not valid TOML: {error}") from error
+    data: dict[str, Any] = parse_toml(written, _SCHEMA, where=f"The grid {name}")
     known = (*DEFAULTS, "limit")
-    for table in (data, *data.get("block", [])):
-        for key in table:
-            if key not in known and not (key in _TOP and table is data):
+    for part in (data, *data.get("block", [])):
+        for key in part:
+            if key not in known and not (key in _TOP and part is data):
                 raise UsageError(f"The grid {name}: {unknown('key', key, (*known, *_TOP))}")
     common = {key: value for key, value in data.items() if key in known}
     present = [model for model in data.get("at_hand", []) if is_local(model)]
     blocks = tuple(_block(common | block, present, name) for block in data.get("block", [{}]))
     place = folder or Path()
-    homes = {k: str(place / Path(v).expanduser()) for k, v in data.get("homes", {}).items()}
+    try:
+        homes = {k: str(place / Path(v).expanduser()) for k, v in data.get("homes", {}).items()}
+    except RuntimeError as error:  # ~name of a user that does not exist
+        raise FormatError(f"The grid {name}: homes must be folders: {error}") from error
     return Grid(name, data.get("title", name), blocks, homes)
 
 
 def is_local(model: str) -> bool:
     """Return whether a model is a local folder or in the hub's cache; nothing is downloaded."""
-    if Path(model).is_dir():
-        return True
     try:
+        if Path(model).is_dir():
+            return True
         from huggingface_hub import try_to_load_from_cache
-    except ImportError:
+
+        return isinstance(try_to_load_from_cache(model, "config.json"), str)
+    except (ImportError, OSError, ValueError):  # no hub, or a name that no model can have
         return False
-    return isinstance(try_to_load_from_cache(model, "config.json"), str)
 
 
 def groups(grid: Grid, facts: Facts | None = None) -> Iterator[tuple[Condition, list[Scoring]]]:
