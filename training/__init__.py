@@ -1,1 +1,1 @@
-"""Where the embedded model comes from: see `training.rebuild`."""
+"""Training of the embedded model `mini`: see `training.rebuild` for the steps."""

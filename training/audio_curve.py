@@ -1,7 +1,7 @@
-"""Draw the audio tower's training curve: `python -m training.audio_curve`.
+"""Plot the training curve of the audio tower: `python -m training.audio_curve`.
 
-Reads `training/work/audio_curve.csv`, writes `docs/audio-curve.svg`: cosine to the teacher
-and zero-shot accuracy on held-out clips, against the number of mixtures heard.
+Reads `training/work/audio_curve.csv` and writes `docs/audio-curve.svg`: zero-shot accuracy on the
+validation set, clean and in noise, against the number of training examples.
 """
 
 import csv
@@ -10,23 +10,29 @@ from training.audio_tower import CURVE
 from training.collect import ROOT
 
 WIDTH, HEIGHT, MARGIN = 640, 320, 48
-COLOURS = {"held_out_cosine": "#1f6f8b", "held_out_accuracy": "#c8553d"}
-NAMES = {"held_out_cosine": "cosine to mn04", "held_out_accuracy": "zero-shot accuracy"}
+LINES = {
+    "clean": ("#1f6f8b", "clean"),
+    "at_20_db": ("#4a9d6e", "20 dB"),
+    "at_10_db": ("#b08a1e", "10 dB"),
+    "at_6_db": ("#c8553d", "6 dB"),
+    "at_0_db": ("#8b3a62", "0 dB"),
+}
+"""Column of the curve, colour and name of each line."""
 
 
 def read_points(column: str) -> list[tuple[float, float]]:
-    """Return (mixtures heard, value) for the lines of the curve that have a value."""
+    """Return (examples, value) for every line of the curve."""
     with open(CURVE, newline="") as handle:
-        return [(float(r["clips"]), float(r[column])) for r in csv.DictReader(handle) if r[column]]
+        return [(float(r["examples"]), float(r[column])) for r in csv.DictReader(handle)]
 
 
 def draw() -> str:
-    """Return the picture as SVG."""
-    lines = {column: read_points(column) for column in COLOURS}
-    most = max(clips for points in lines.values() for clips, _ in points)
+    """Return the plot as SVG."""
+    lines = {column: read_points(column) for column in LINES}
+    most = max(examples for points in lines.values() for examples, _ in points)
 
-    def at(clips: float, value: float) -> str:
-        x = MARGIN + (WIDTH - 2 * MARGIN) * clips / most
+    def at(examples: float, value: float) -> str:
+        x = MARGIN + (WIDTH - 2 * MARGIN) * examples / most
         return f"{x:.1f},{HEIGHT - MARGIN - (HEIGHT - 2 * MARGIN) * value:.1f}"
 
     parts = [
@@ -34,23 +40,24 @@ def draw() -> str:
         'font-family="sans-serif" font-size="12">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
     ]
-    for tenth in range(0, 11, 2):
-        y = at(0, tenth / 10).split(",")[1]
+    for percent in range(0, 101, 20):
+        y = at(0, percent / 100).split(",")[1]
         parts.append(f'<path d="M{MARGIN} {y}H{WIDTH - MARGIN}" stroke="#ddd"/>')
-        parts.append(f'<text x="{MARGIN - 8}" y="{y}" text-anchor="end">{tenth / 10:.1f}</text>')
+        parts.append(f'<text x="{MARGIN - 8}" y="{y}" text-anchor="end">{percent} %</text>')
     for place, (column, points) in enumerate(lines.items()):
+        colour, name = LINES[column]
         path = " ".join(at(*point) for point in points)
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{COLOURS[column]}"/>')
-        label = f"{NAMES[column]}, {points[-1][1]:.3f} at the end"
-        x, y = MARGIN + 12, MARGIN + 16 * place
-        parts.append(f'<text x="{x}" y="{y}" fill="{COLOURS[column]}">{label}</text>')
-    foot = f"mixtures heard, 0 to {most:,.0f}; held-out clips of train/esc50"
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}"/>')
+        x, y = WIDTH - MARGIN - 120, HEIGHT - MARGIN - 12 - 16 * (len(lines) - 1 - place)
+        label = f"{name}: {points[-1][1]:.1%}"
+        parts.append(f'<text x="{x}" y="{y}" fill="{colour}">{label}</text>')
+    foot = f"training examples, 0 to {most:,.0f}; validation clips of train/esc50"
     parts.append(f'<text x="{MARGIN}" y="{HEIGHT - 16}">{foot}</text></svg>')
     return "\n".join(parts)
 
 
 def main() -> None:
-    """Write the picture."""
+    """Write the plot."""
     (ROOT.parent / "docs" / "audio-curve.svg").write_text(draw() + "\n")
 
 

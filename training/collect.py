@@ -1,12 +1,12 @@
-"""Gather the recordings that the audio tower learns from: `python -m training.collect`.
+"""Collect the recordings that the audio tower is trained on: `python -m training.collect`.
 
 Two sources, both with licences that allow commercial use: the clips of `../shared/audio/train`
-whose manifest line says so, and the sound files inside packages of Debian main (listed in
-`sources.toml`; fetched with apt-get, unpacked, never installed; zip archives are opened too).
+whose manifest line states such a licence, and the sound files in packages of Debian main (listed
+in `sources.toml`; downloaded with apt-get and unpacked, never installed; zip archives are opened).
 
 Written to `training/work/`: `audio.i16` (mono int16 at 32 kHz, segments of at most ten seconds,
-end to end) and `segments.csv` (where each one starts, its length, package, path, kind). Every
-step is skipped where its result lies there already.
+one after another) and `segments.csv` (start, length, package, path and kind of each segment).
+Packages that are in the files already are skipped.
 """
 
 import argparse
@@ -37,17 +37,17 @@ SEGMENT = 10 * RATE
 SOUNDS = (".ogg", ".oga", ".wav", ".flac", ".mp3", ".opus", ".au", ".aiff", ".aif", ".voc")
 ARCHIVES = (".zip", ".pk3", ".pk4", ".wz")
 CARVED = (".rcc", ".cat")
-"""Containers without a common reader (Qt's, OpenTTD's) that hold sound files uncompressed."""
+"""Container formats (Qt resources, OpenTTD) that store sound files uncompressed."""
 FREE = ("CC0", "CC-BY", "CC-BY-4.0", "Public-Domain")
 FREE_BY_TEXT = ("blanket_", "ambientsounds_")
-"""Ambience whose licence texts beside the audio name a free licence for each file."""
+"""Ambient recordings whose licence files name a free licence for each recording."""
 
 Samples = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Where one segment lies in `audio.i16`, in samples, and where it came from."""
+    """Position of one segment in `audio.i16`, in samples, and its origin."""
 
     start: int
     length: int
@@ -76,7 +76,7 @@ def sources() -> list[Source]:
 
 
 def fetch(source: Source) -> Path:
-    """Return the package's sound files and archives, unpacked under `work/unpacked`."""
+    """Return the folder with the package's sound files and archives, unpacked if necessary."""
     debs, home = WORK / "debs", WORK / "unpacked" / source.name
     if (home / "done").exists():
         return home
@@ -114,7 +114,7 @@ def sound_files(home: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def carve(contents: bytes) -> Iterator[bytes]:
-    """Yield the Ogg streams and RIFF files that lie in a container as they are."""
+    """Yield the Ogg streams and RIFF files that a container stores uncompressed."""
     starts = [m.start() for m in re.finditer(rb"OggS\x00\x02", contents)]
     for start, after in pairwise([*starts, len(contents)]):
         last = contents.rfind(b"OggS\x00\x04", start, after)
@@ -138,7 +138,7 @@ def decode(contents: bytes) -> Samples:
 
 
 def cut(samples: Samples, most: int) -> list[Samples]:
-    """Return at most `most` segments of up to ten seconds, spread evenly, silence left out."""
+    """Return at most `most` segments of up to ten seconds, evenly spread, without silence."""
     loud = np.flatnonzero(np.abs(samples) > 1e-3)
     if loud.size == 0 or loud[-1] - loud[0] < RATE // 10:
         return []
@@ -151,7 +151,7 @@ def cut(samples: Samples, most: int) -> list[Samples]:
 
 
 def _package_pieces(source: Source) -> list[tuple[str, npt.NDArray[np.int16]]]:
-    """Return (path, segment) for all that is taken from one package."""
+    """Return (path, segment) for every segment taken from one package."""
     import soundfile
 
     files = [
@@ -166,7 +166,7 @@ def _package_pieces(source: Source) -> list[tuple[str, npt.NDArray[np.int16]]]:
         try:
             parts = cut(decode(contents), source.most_segments)
         except (soundfile.LibsndfileError, RuntimeError, ValueError) as error:
-            print(f"{source.name}: {path} left out: {error}", file=sys.stderr)
+            print(f"{source.name}: {path} skipped: {error}", file=sys.stderr)
             continue
         pieces += [(path, _int16(part)) for part in parts]
     return pieces
@@ -185,7 +185,7 @@ def shared_rows() -> list[dict[str, str]]:
 
 
 def is_free(row: dict[str, str]) -> bool:
-    """Return whether a manifest line states a licence that allows commercial use."""
+    """Return whether the licence in a manifest line allows commercial use."""
     name = Path(row["file"]).name
     return row["licence"] in FREE or name.startswith(FREE_BY_TEXT)
 
@@ -199,7 +199,7 @@ def _shared_pieces(row: dict[str, str]) -> list[tuple[str, npt.NDArray[np.int16]
 def _append(
     pieces: list[tuple[str, npt.NDArray[np.int16]]], package: str, kind: str, audio: Any, table: Any
 ) -> None:
-    """Add segments to the two files."""
+    """Append segments to the two files."""
     for path, piece in pieces:
         segment = Segment(audio.tell() // 2, piece.size, package, path, kind)
         audio.write(piece.tobytes())
@@ -207,7 +207,7 @@ def _append(
 
 
 def read_segments() -> list[Segment]:
-    """Return the segments gathered so far."""
+    """Return the segments collected so far."""
     with open(WORK / "segments.csv", newline="") as handle:
         return [
             Segment(int(r["start"]), int(r["length"]), r["package"], r["path"], r["kind"])
@@ -216,12 +216,12 @@ def read_segments() -> list[Segment]:
 
 
 def read_audio() -> npt.NDArray[np.int16]:
-    """Return the samples of all segments, mapped from disk."""
+    """Return the samples of all segments as a memory map."""
     return np.memmap(WORK / "audio.i16", dtype=np.int16, mode="r")
 
 
 def collect(workers: int) -> None:
-    """Write `audio.i16` and `segments.csv`; packages already in them are not read again."""
+    """Write `audio.i16` and `segments.csv`; packages that they contain already are skipped."""
     WORK.mkdir(exist_ok=True)
     table_path, audio_path = WORK / "segments.csv", WORK / "audio.i16"
     known = {s.package for s in read_segments()} if table_path.exists() else set()
@@ -247,7 +247,7 @@ def collect(workers: int) -> None:
 
 
 def table() -> str:
-    """Return a Markdown table of what was gathered: source, licence, files, segments, minutes."""
+    """Return a Markdown table: source, licence, files, segments and minutes collected."""
     known = {source.name: (source.version, source.licence) for source in sources()}
     known["shared"] = ("", "CC0, CC-BY, public domain and two CC-BY-SA noises, clip by clip")
     lines = [
@@ -266,10 +266,10 @@ def table() -> str:
 
 
 def main() -> None:
-    """Parse the command line and gather."""
+    """Parse the command line and collect."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--table", action="store_true", help="only print what was gathered")
+    parser.add_argument("--table", action="store_true", help="only print the table of sources")
     settings = parser.parse_args()
     if settings.table:
         print(table())

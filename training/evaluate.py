@@ -1,18 +1,14 @@
-"""How well the audio tower does: `python -m training.evaluate`.
+"""Accuracy of the exported audio tower: `python -m training.evaluate`.
 
-Zero-shot accuracy (tag space, text side MiniLM, "the sound of {label}") and the mean cosine to
-the teacher, for two sets of clips that never train:
+Zero-shot accuracy (tag space, prompt "the sound of {label}", text side MiniLM) and the mean
+cosine to the teacher, mn04, for clips that are never trained on:
 
-- held-out: the clips of `train/esc50` whose licence keeps them out of training. Choices are
-  made on these.
-- events: `../shared/audio/events`. Reported, never chosen by.
-
-With `--prepare`, before training: writes `validation.npz` (the held-out clips' log-mels, teacher
-logits and labels) and `text_rows.npz` (label names in tag space) to `training/work/`.
+- held-out: the validation set, clean and in noise (`training.validation`). Choices are made here.
+- events: `../shared/audio/events`, clean. Reported; nothing is chosen by it. `training.robustness`
+  reports on events in noise.
 """
 
 import argparse
-import json
 import math
 from pathlib import Path
 
@@ -20,18 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 
-from driftscore.backbones import mini_frontend
-from training.collect import ROOT, SHARED, WORK, decode, is_free, shared_rows
+from driftscore.backbones.mini import front_end as mini_frontend
+from driftscore.backbones.mn04.tagspace import load_space
+from training.collect import SHARED, WORK, decode
+from training.export_audio import HOME
 from training.teacher import tagger
+from training.validation import SNRS_DB
 
-MODEL = ROOT.parent / "src" / "driftscore" / "models" / "mini" / "audio.onnx"
 Matrix = npt.NDArray[np.float32]
-
-
-def held_out_clips() -> list[tuple[Path, str]]:
-    """Return (file, label) of the clips of `train/esc50` that are kept out of training."""
-    rows = [r for r in shared_rows() if not is_free(r) and "/esc50/" in r["file"]]
-    return [(SHARED / "audio" / r["file"], r["label"]) for r in rows]
 
 
 def event_clips() -> list[tuple[Path, str]]:
@@ -39,22 +31,16 @@ def event_clips() -> list[tuple[Path, str]]:
     return [(p, p.parent.name) for p in sorted((SHARED / "audio" / "events").glob("*/*.ogg"))]
 
 
-def hear(clips: list[tuple[Path, str]]) -> tuple[list[Matrix], Matrix]:
-    """Return the student's log-mels and the teacher's logits of whole clips."""
-    mels, logits = [], []
-    for path, _ in clips:
-        samples = decode(path.read_bytes())
-        mels.append(mini_frontend.log_mel(samples))
-        logits.append(tagger().logits(samples))
-    return mels, np.stack(logits)
-
-
-def embed(model: Path, mels: list[Matrix]) -> Matrix:
-    """Return the tower's embeddings, one clip at a time."""
+def embed(home: Path, mels: list[Matrix]) -> Matrix:
+    """Return the embeddings of clips given by their log-mels."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    return np.concatenate([session.run(None, {"log_mel": m[None, None]})[0] for m in mels])
+    audio, pool = (
+        onnxruntime.InferenceSession(home / name, options, providers=["CPUExecutionProvider"])
+        for name in ("audio.onnx", "pool.onnx")
+    )
+    features = [audio.run(None, {"log_mel": m[None, None]})[0] for m in mels]
+    return np.concatenate([pool.run(None, {"features": f})[0] for f in features])
 
 
 def wilson(hits: int, count: int) -> tuple[float, float]:
@@ -65,86 +51,60 @@ def wilson(hits: int, count: int) -> tuple[float, float]:
     return middle - half / (1 + z * z / count), middle + half / (1 + z * z / count)
 
 
-def unit(rows: Matrix) -> Matrix:
-    """Return rows of length one."""
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
-
-
-def report(name: str, rows: Matrix, clips: list[tuple[Path, str]]) -> str:
+def accuracy(name: str, right: npt.NDArray[np.bool_]) -> str:
     """Return one line: accuracy with its interval."""
-    with np.load(WORK / "text_rows.npz") as file:
-        labels, text = file["esc_names"].tolist(), file["esc_rows"]
-    right = (rows @ text.T).argmax(axis=1) == [labels.index(label) for _, label in clips]
     low, high = wilson(int(right.sum()), len(right))
-    return f"{name}: {right.mean():.1%} ({low:.1%} to {high:.1%}, n = {len(right)})"
+    return f"  {name}: {right.mean():.1%} ({low:.1%} to {high:.1%}, n = {len(right)})"
 
 
-def weakest(rows: Matrix, clips: list[tuple[Path, str]], limit: float = 0.5) -> str:
+def weakest(guesses: list[str], truth: list[str], limit: float = 0.5) -> str:
     """Return the classes of which at most a share `limit` is right, worst first."""
-    with np.load(WORK / "text_rows.npz") as file:
-        labels, text = file["esc_names"].tolist(), file["esc_rows"]
-    guesses = [labels[index] for index in (rows @ text.T).argmax(axis=1)]
-    truth = [label for _, label in clips]
-    right = {c: [g == c for g, t in zip(guesses, truth, strict=True) if t == c] for c in labels}
-    few = sorted((sum(r) / len(r), c) for c, r in right.items() if r)
+    right = {c: [g == c for g, t in zip(guesses, truth, strict=True) if t == c] for c in set(truth)}
+    few = sorted((sum(r) / len(r), c) for c, r in right.items())
     shown = [f"{c} {sum(right[c])}/{len(right[c])}" for share, c in few if share <= limit]
     return f"  weakest classes: {', '.join(shown)}"
 
 
-def make_text_rows() -> None:
-    """Write `text_rows.npz`: label names in tag space, for the loss and for scoring ESC-50."""
-    from driftscore.backbones.minilm import load_encoder
-    from driftscore.backbones.tagspace import load_space
-
-    space, encoder = load_space(), load_encoder()
-    words: set[str] = {name.lower() for name in space.names}
-    for corpus in ("VGGSound", "FSD50k"):
-        listed = json.loads((SHARED / "text" / f"{corpus}_class_labels_indices.json").read_text())
-        words |= {name.replace("_", " ").lower() for name in listed}
-    names, labels = sorted(words), sorted({label for _, label in event_clips()})
-
-    def rows(texts: list[str]) -> Matrix:
-        prompts = [f"the sound of {text.replace('_', ' ')}" for text in texts]
-        return space.embed_sentences(encoder.encode(prompts))
-
-    np.savez(
-        WORK / "text_rows.npz",
-        names=names,
-        rows=rows(names),
-        esc_names=labels,
-        esc_rows=rows(labels),
-    )
+def report_held_out(home: Path, text: Matrix) -> None:
+    """Print the accuracy on the validation set, clean and by SNR."""
+    with np.load(WORK / "validation.npz") as file:
+        mels, answers, snrs = file["mel"].astype(np.float32), file["answers"], file["snr_db"]
+        teacher = load_space().embed_logits(file["logits"])
+    rows = embed(home, list(mels))
+    cosines, right = np.sum(rows * teacher, axis=1), (rows @ text.T).argmax(axis=1) == answers
+    clean = np.isnan(snrs)
+    print(f"held-out: cosine to the teacher {cosines[clean].mean():.4f}")
+    print(accuracy("mini, clean", right[clean]))
+    for snr_db in SNRS_DB:
+        print(accuracy(f"mini, {snr_db:.0f} dB", right[snrs == snr_db]))
+    taught = (teacher @ text.T).argmax(axis=1) == answers
+    print(accuracy("mn04, clean", taught[clean]))
 
 
-def make_validation() -> None:
-    """Write `validation.npz`: the held-out clips as the two models hear them."""
-    clips = held_out_clips()
-    labels = np.load(WORK / "text_rows.npz")["esc_names"].tolist()
-    mels, logits = hear(clips)
-    answers = [labels.index(label) for _, label in clips]
-    np.savez(WORK / "validation.npz", mel=np.stack(mels), logits=logits, answers=answers)
+def report_events(home: Path, text: Matrix, labels: list[str]) -> None:
+    """Print the accuracy on the clean clips of `events`, of the student and of the teacher."""
+    clips = event_clips()
+    samples = [decode(path.read_bytes()) for path, _ in clips]
+    student = embed(home, [mini_frontend.log_mel(s) for s in samples])
+    teacher = load_space().embed_logits(np.stack([tagger().logits(s) for s in samples]))
+    print(f"events: cosine to the teacher {np.sum(student * teacher, axis=1).mean():.4f}")
+    truth = [label for _, label in clips]
+    for name, rows in (("mini", student), ("mn04", teacher)):
+        guesses = [labels[index] for index in (rows @ text.T).argmax(axis=1)]
+        right = np.array([g == t for g, t in zip(guesses, truth, strict=True)])
+        print(accuracy(f"{name}, clean", right))
+        print(weakest(guesses, truth))
 
 
 def main() -> None:
     """Report on held-out clips and on events."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
-    parser.add_argument("--model", type=Path, default=MODEL)
-    parser.add_argument("--prepare", action="store_true", help="write what training needs")
-    settings = parser.parse_args()
-    if settings.prepare:
-        make_text_rows()
-        make_validation()
-        return
-    with np.load(WORK / "teacher.npz") as file:
-        mu, sigma = file["mu"], file["sigma"]
-    for name, clips in (("held-out", held_out_clips()), ("events", event_clips())):
-        mels, logits = hear(clips)
-        teacher, student = unit((logits - mu) / sigma), embed(settings.model, mels)
-        print(f"{name}: cosine to the teacher {np.mean(np.sum(teacher * student, axis=1)):.4f}")
-        for side, rows in (("mini", student), ("mn04", teacher)):
-            print(report(f"  {name}, {side}", rows, clips))
-            if name == "events":
-                print(weakest(rows, clips))
+    parser.add_argument("--home", type=Path, default=HOME, help="folder of the exported model")
+    home = parser.parse_args().home
+    with np.load(WORK / "text_rows.npz") as file:
+        labels, text = file["esc_names"].tolist(), file["esc_rows"]
+    report_held_out(home, text)
+    report_events(home, text, labels)
 
 
 if __name__ == "__main__":

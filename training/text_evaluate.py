@@ -1,12 +1,12 @@
-"""Measure the text side: how the space was settled, and how close the tower is to its teacher.
+"""Measure the text side: settings of tag space, and the tower compared with its teacher.
 
     python -m training.text_evaluate space     grid and class-wise cross-validation on train/esc50
     python -m training.text_evaluate tower     held-out prompts, drifts, zero-shot accuracy
     python -m training.text_evaluate speed     208 x 50 prompts
 
-The tower measured is the exported one, run as it ships. Zero-shot figures use mn04's logits (the
-5 s clips as they are) and the statistics of the tag space, or of licensed train clips before those
-exist. Intervals are 95 %, bootstrap over prompts or clips.
+The tower measured is the exported one. Zero-shot figures use mn04's logits of the 5 s clips and the
+statistics of tag space, or those of licensed train clips if they do not exist yet. Intervals are
+95 %, bootstrap over prompts or clips.
 """
 
 import argparse
@@ -24,9 +24,9 @@ import onnxruntime
 from tokenizers import Tokenizer
 
 from driftscore import audio
-from driftscore.backbones.minilm import load_encoder
 from driftscore.backbones.mn04 import RATE, load_tagger
-from driftscore.backbones.tagspace import logits_to_tags, sentences_to_tags
+from driftscore.backbones.mn04.minilm import load_encoder
+from driftscore.backbones.mn04.tagspace import logits_to_tags, sentences_to_tags
 from driftscore.vectors import Matrix
 from training.export_text import OUT
 from training.text_anchors import Settings, make_anchors, read_tags
@@ -68,8 +68,8 @@ class ShippedTower:
             return np.stack(list(pool.map(encode_one, [e.ids for e in encoded])))
 
 
-def remembered(path: Path, texts: list[str], encode: Callable[[list[str]], Matrix]) -> Matrix:
-    """Encode, or return what a file holds for the very same texts."""
+def cached(path: Path, texts: list[str], encode: Callable[[list[str]], Matrix]) -> Matrix:
+    """Return the rows that a file holds for these texts, or encode them and write it."""
     if path.exists() and list((stored := np.load(path))["texts"]) == texts:
         return np.asarray(stored["rows"], np.float32)
     rows = encode(texts)
@@ -77,7 +77,7 @@ def remembered(path: Path, texts: list[str], encode: Callable[[list[str]], Matri
     return rows
 
 
-def hear(shared: Path, work: Path) -> dict[str, np.ndarray]:
+def label_clips(shared: Path, work: Path) -> dict[str, np.ndarray]:
     """Return mn04's logits of `train` and `events` with file, label, split and licence."""
     path = work / "mn04_logits.npz"
     if not path.exists():
@@ -100,28 +100,28 @@ def read_labels(shared: Path) -> list[str]:
 
 def load_clips(shared: Path, work: Path) -> dict[str, Clips]:
     """Return the clips of `train/esc50` and `events` in tag space."""
-    heard = hear(shared, work)
+    labelled = label_clips(shared, work)
     statistics = work.parent / "mn04_stats.npz"
     if statistics.exists():
         stored = np.load(statistics)
         mu, sigma = stored["mu"], stored["sigma"]
     else:
-        used = (heard["split"] == "train") & ~np.isin(heard["licence"], NON_COMMERCIAL)
-        mu, sigma = heard["logits"][used].mean(0), heard["logits"][used].std(0)
+        used = (labelled["split"] == "train") & ~np.isin(labelled["licence"], NON_COMMERCIAL)
+        mu, sigma = labelled["logits"][used].mean(0), labelled["logits"][used].std(0)
     print(f"statistics: {statistics.name if statistics.exists() else 'licensed train clips'}")
     labels = read_labels(shared)
     index = np.array(
         [
             labels.index(name.replace("_", " ")) if name.replace("_", " ") in labels else -1
-            for name in heard["labels"]
+            for name in labelled["labels"]
         ]
     )
     chosen = {
-        "train/esc50": np.char.startswith(heard["files"], "train/esc50"),
-        "events": heard["split"] == "events",
+        "train/esc50": np.char.startswith(labelled["files"], "train/esc50"),
+        "events": labelled["split"] == "events",
     }
     return {
-        name: Clips(logits_to_tags(heard["logits"][rows], mu, sigma), index[rows])
+        name: Clips(logits_to_tags(labelled["logits"][rows], mu, sigma), index[rows])
         for name, rows in chosen.items()
     }
 
@@ -141,8 +141,8 @@ def cosines(left: Matrix, right: Matrix) -> np.ndarray:
     return result
 
 
-def settle_space(shared: Path, work: Path) -> None:
-    """Print clean zero-shot accuracy over settings, and what choosing by it is worth."""
+def compare_settings(shared: Path, work: Path) -> None:
+    """Print clean zero-shot accuracy by setting, and on classes not used to choose."""
     clips = load_clips(shared, work)["train/esc50"]
     encoder = load_encoder()
     memory: dict[str, np.ndarray] = {}
@@ -175,16 +175,16 @@ def settle_space(shared: Path, work: Path) -> None:
         fixed.append(table[choices.index(Settings())][~seen].mean())
     print(
         f"other 25 classes: best of grid on 25 classes {np.mean(chosen):.3f}, "
-        f"settings as shipped {np.mean(fixed):.3f}"
+        f"shipped settings {np.mean(fixed):.3f}"
     )
 
 
 def measure_held_out(tower: ShippedTower, work: Path, anchors: Matrix, tau: float) -> None:
-    """Print the cosine to the teacher on prompts with words no training text contains."""
+    """Print the cosine to the teacher on prompts with words that no training text contains."""
     with (work / "heldout_prompts.tsv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     texts = [row["text"] for row in rows]
-    teacher = remembered(work / "teacher_heldout.npz", texts, load_encoder().encode)
+    teacher = cached(work / "teacher_heldout.npz", texts, load_encoder().encode)
     student = tower.encode(texts)
     sentence = cosines(student, teacher)
     tags = cosines(
@@ -208,11 +208,11 @@ def measure_held_out(tower: ShippedTower, work: Path, anchors: Matrix, tau: floa
                 f"  {name} {key!r}: sentence {np.median(sentence[mask]):.3f}, "
                 f"tags {np.median(tags[mask]):.3f}, n={mask.sum()}"
             )
-    print("  10 % lie below: sentence", f"{np.quantile(sentence, 0.1):.3f}")
+    print("  10th percentile: sentence", f"{np.quantile(sentence, 0.1):.3f}")
 
 
 def drift_prompts(labels: list[str]) -> list[str]:
-    """Return each label's clean prompt followed by its 208 composed ones."""
+    """Return the clean prompt of each label followed by its 208 composed prompts."""
     return [
         text
         for label in labels
@@ -226,10 +226,10 @@ def drift_prompts(labels: list[str]) -> list[str]:
 def measure_downstream(
     tower: ShippedTower, shared: Path, work: Path, anchors: Matrix, tau: float
 ) -> None:
-    """Print accuracy with either text side, their agreement, and how like their drifts are."""
+    """Print accuracy with either text side, their agreement, and the cosine of their drifts."""
     labels = read_labels(shared)
     texts = drift_prompts(labels)
-    teacher = remembered(work / "teacher_drifts.npz", texts, load_encoder().encode)
+    teacher = cached(work / "teacher_drifts.npz", texts, load_encoder().encode)
     wanted = sentences_to_tags(teacher, anchors, tau=tau).reshape(len(labels), -1, len(anchors))
     made = tower.encode(texts, "embedding").reshape(wanted.shape)
     sides = {"MiniLM": wanted, "mini": made}
@@ -247,12 +247,12 @@ def measure_downstream(
         f"{np.median(cosines(made[:, 0], wanted[:, 0])):.3f}",
     )
     drifts = {side: (rows[:, 1:] - rows[:, :1]).mean(1) for side, rows in sides.items()}
-    alike = cosines(drifts["mini"], drifts["MiniLM"])
+    similarity = cosines(drifts["mini"], drifts["MiniLM"])
     centred = {side: rows - rows.mean(0) for side, rows in drifts.items()}
     print(
         "drift d_c, cosine mini to MiniLM over classes: mean",
-        interval(alike, np.mean),
-        f"lowest {alike.min():.3f} ({labels[int(alike.argmin())]})",
+        interval(similarity, np.mean),
+        f"lowest {similarity.min():.3f} ({labels[int(similarity.argmin())]})",
     )
     print(
         "  the same without the part common to all classes: mean",
@@ -263,7 +263,7 @@ def measure_downstream(
 
 
 def measure_speed(tower: ShippedTower, shared: Path) -> None:
-    """Print the time for 208 x 50 prompts, and whether threads or company change a bit."""
+    """Print the time for 208 x 50 prompts, and whether a batch changes any bit."""
     texts = [t for t in drift_prompts(read_labels(shared)) if not t.startswith("the sound of ")]
     texts += [t for t in drift_prompts(read_labels(shared)) if " mixed with " in t]
     tower.encode(texts[:50], "embedding")
@@ -272,7 +272,7 @@ def measure_speed(tower: ShippedTower, shared: Path) -> None:
     wall, cpu = time.perf_counter() - began, time.process_time() - used
     print(f"{len(texts)} prompts: {wall:.2f} s on two threads, {cpu:.2f} s of processor time")
     alone = np.concatenate([tower.encode([text], "embedding", threads=1) for text in texts[::40]])
-    print("same bits alone and in company:", bool(np.array_equal(alone, rows[::40])))
+    print("same bits alone and in a batch:", bool(np.array_equal(alone, rows[::40])))
 
 
 def main() -> None:
@@ -284,7 +284,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, default=OUT)
     options = parser.parse_args()
     if options.what == "space":
-        settle_space(options.shared, options.work)
+        compare_settings(options.shared, options.work)
         return
     tower = ShippedTower(options.model)
     if options.what == "speed":

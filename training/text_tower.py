@@ -1,14 +1,14 @@
-"""Train `mini`'s text tower: a small transformer over frozen pieces, taught MiniLM's vectors.
+"""Train `mini`'s text tower: a small transformer over fixed piece vectors, distilled from MiniLM.
 
-    pieces (n, 320), frozen -> linear -> 3 pre-norm transformer layers of width 256
+    pieces (n, 320), fixed -> linear -> 3 pre-norm transformer layers of width 256
     -> attention pooling; plus a linear path from the pooled pieces -> 384, unit norm
 
 Loss: 1 - cosine to the teacher, the same in tag space, and two terms on drifts (composed prompt
-minus its clean prompt), as scoring rests on such differences and a small error in both ends can
-turn their difference round. The rate follows the clock, so a run of `--minutes` ends well whatever
-else the machine does; it stops and resumes at `tower.pt`. After the first pass the last layers are
-set to their optimum in closed form (later that gains nothing and costs drifts). The curve goes to
-`tower_curve.csv`.
+minus its clean prompt), because scoring uses these differences and small errors of both prompts can
+reverse the sign of their difference. The learning rate depends on the time spent, so a run of
+`--minutes` ends with a low rate however busy the machine is. A run continues from `tower.pt`. After
+the first pass the last layers are set to their optimum in closed form (doing so later gains nothing
+and makes drifts worse). The curve is written to `tower_curve.csv`.
 
     python -m training.text_tower --minutes 40
 """
@@ -38,11 +38,11 @@ SENTENCE = 384
 TEXTS_PER_BATCH = 128
 PEAK_RATE = 1e-3
 SKIP_SHARE = 0.2
-"""The path that starts from a closed form moves this much slower, or it would be undone."""
+"""Factor on the learning rate of the linear path, which starts at its optimum."""
 SAVE_EVERY_S = 90.0
 REFIT_TEXTS = 40_000
-# Tag space is sharp (tau 50), so its terms pull five times as hard as their size says; what is
-# used in the end are tags and drifts, so the last 40 % of the time goes to them.
+# Gradients of the tag-space terms are about five times as large as their values suggest (tau 50),
+# hence the small weights. Scoring uses tags and drifts, so they count more in the last 40 %.
 WEIGHTS = {"cosine": 1.0, "tags": 0.12, "drift": 0.15, "tag_drift": 0.06}
 LATE_WEIGHTS = {"cosine": 1.0, "tags": 0.3, "drift": 0.2, "tag_drift": 0.2}
 
@@ -87,7 +87,7 @@ class Tower(nn.Module):
         nn.init.zeros_(self.weigh.weight)
 
     def pool(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what the last layers see: (batch, 256) of the layers, (batch, 320) of pieces."""
+        """Return the pooled outputs of the layers (batch, 256) and pooled pieces (batch, 320)."""
         pieces = self.pieces[ids]
         x = self.enter(pieces) + self.position[: ids.shape[1]]
         for layer in self.layers:
@@ -106,7 +106,7 @@ class Tower(nn.Module):
 
 @dataclass(frozen=True)
 class Batch:
-    """Texts with their teacher vectors; `clean` is each text's clean prompt's row, or -1."""
+    """Texts with their teacher vectors; `clean` is the row of a text's clean prompt, or -1."""
 
     ids: Tensor
     mask: Tensor
@@ -115,7 +115,7 @@ class Batch:
 
 
 class Corpus:
-    """The corpus as piece ids, in groups that are never torn apart."""
+    """The corpus as piece ids; a group is never split between batches."""
 
     def __init__(self, work: Path) -> None:
         rows = read_texts(work / "corpus.tsv")
@@ -129,13 +129,13 @@ class Corpus:
         self.targets: dict[int, np.ndarray] = {}
 
     def encoded(self) -> int:
-        """Load the teacher's blocks made so far; return how many texts they cover."""
+        """Load the teacher's blocks that exist; return how many texts they contain."""
         while (path := self.work / "teacher" / f"{len(self.targets):05d}.npy").exists():
             self.targets[len(self.targets)] = np.load(path)
         return sum(map(len, self.targets.values()))
 
     def batches(self, rng: np.random.Generator) -> Iterator[Batch]:
-        """Yield one pass over all encoded groups, groups of like length together."""
+        """Yield one pass over all encoded groups, batched by similar length."""
         ready = self.encoded()
         targets = np.concatenate([self.targets[n] for n in sorted(self.targets)])
         groups = [(a, b) for a, b in self.groups if b <= ready]
@@ -185,8 +185,8 @@ def fit_skip(
     given = np.concatenate([given, np.ones((len(given), 1), np.float32)], 1)
     texts = np.concatenate([corpus.targets[n] for n in sorted(corpus.targets)])[:ready]
     wanted = np.concatenate([texts, stored["vectors"][use]]).astype(np.float32)
-    # Scaled to numbers of about one: the last layers then learn at the pace of the others, where
-    # a unit vector's own scale (0.05) would have every step overshoot. The norm undoes it.
+    # Scaled to values of about one, so that one learning rate suits all layers (the entries of a
+    # unit vector are about 0.05). The final norm removes the scale.
     solved = np.linalg.solve(given.T @ given, given.T @ wanted) * SENTENCE**0.5
     return torch.from_numpy(solved[:-1].T.copy()), torch.from_numpy(solved[-1].copy())
 
@@ -195,8 +195,8 @@ def fit_skip(
 def refit(tower: Tower, corpus: Corpus, count: int, rng: np.random.Generator) -> None:
     """Set the last layers to their optimum, in closed form, on about `count` texts.
 
-    Least squares to the teacher's unit vectors, held lightly to where the layers are: early on it
-    is worth a hundredth of cosine.
+    Least squares to the teacher's unit vectors, regularised towards the current weights. After the
+    first pass this raises the cosine by about 0.01.
     """
     size = HIDDEN + tower.skip.in_features + 1
     gram = torch.zeros(size, size, dtype=torch.float64)
@@ -259,20 +259,20 @@ def losses(
 
 
 def rate_at(progress: float) -> float:
-    """Return the learning rate: 3 % of the time up, then down along a cosine."""
+    """Return the learning rate: rising for 3 % of the time, then falling along a cosine."""
     if progress < 0.03:
         return PEAK_RATE * max(progress / 0.03, 0.02)
     return PEAK_RATE * 0.5 * (1 + math.cos(math.pi * min((progress - 0.03) / 0.97, 1.0)))
 
 
 def load_anchors(work: Path) -> tuple[Tensor, float]:
-    """Return the tag anchors (527, 384) and tau that `training.text_anchors` settled."""
+    """Return the tag anchors (527, 384) and tau written by `training.text_anchors`."""
     stored = np.load(work / "anchors.npz")
     return torch.from_numpy(stored["anchors"].astype(np.float32)), float(stored["tau"])
 
 
 def load_tower(work: Path, checkpoint: str = "tower.pt") -> Tower:
-    """Return the tower as last saved."""
+    """Return the tower of a checkpoint."""
     stored = np.load(work / "pieces.npz")
     tower = Tower(unpack(stored["packed"], stored["scale"]))
     state = torch.load(work / checkpoint, weights_only=True)
@@ -306,7 +306,7 @@ class Run:
             self.average = _copy_of(self.tower)
 
     def learn(self, loss: Tensor, rate: float) -> None:
-        """Take one step down and let the average follow."""
+        """Take one optimiser step and update the average."""
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group["share"]
         self.optimiser.zero_grad(set_to_none=True)
@@ -319,13 +319,13 @@ class Run:
             self.average[name].lerp_(value, 1 - keep)
 
     def refit(self, corpus: Corpus, rng: np.random.Generator) -> None:
-        """Go to the average with its last layers at their optimum."""
+        """Continue from the average, with its last layers at their optimum."""
         self.tower.load_state_dict(self.average)
         refit(self.tower, corpus, REFIT_TEXTS, rng)
         self.average = _copy_of(self.tower)
 
     def save(self) -> None:
-        """Write the checkpoint, whole or not at all."""
+        """Write the checkpoint atomically."""
         state = {
             "tower": self.tower.state_dict(),
             "optimiser": self.optimiser.state_dict(),
@@ -338,7 +338,7 @@ class Run:
 
 
 class Curve:
-    """The losses' means over every hundred steps, as lines of a csv file."""
+    """Mean losses over every hundred steps, written as lines of a csv file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -347,7 +347,7 @@ class Curve:
         self.texts = 0
 
     def add(self, run: Run, batch: Batch, parts: Mapping[str, Tensor], rate: float) -> None:
-        """Count a step in; write a line when a hundred are full."""
+        """Add a step; write a line after every hundred."""
         self.steps += 1
         self.texts += len(batch.ids)
         for name, part in parts.items():
@@ -365,7 +365,7 @@ class Curve:
 
 
 def _make_optimiser(tower: Tower) -> torch.optim.Optimizer:
-    """Return AdamW; the path that starts from a closed form moves slower."""
+    """Return AdamW, with a lower rate for the linear path."""
     slow = list(tower.skip.parameters())
     fast = [p for p in tower.parameters() if all(p is not q for q in slow)]
     settings = [
@@ -382,7 +382,7 @@ def _copy_of(tower: Tower) -> dict[str, Tensor]:
 
 
 def train(work: Path, minutes: float, threads: int) -> None:
-    """Train until `minutes` of training time are spent, counting earlier sittings."""
+    """Train until `minutes` of training time are spent, including earlier runs."""
     torch.set_num_threads(threads)
     torch.manual_seed(1)
     anchors, tau = load_anchors(work)
@@ -411,7 +411,7 @@ def train(work: Path, minutes: float, threads: int) -> None:
 
 
 def main() -> None:
-    """Train or go on training."""
+    """Train, or continue training."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, default=WORK)
     parser.add_argument("--minutes", type=float, default=40.0)

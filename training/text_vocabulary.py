@@ -1,13 +1,14 @@
-"""The text tower's own tokenizer and its frozen piece table.
+"""Build the text tower's tokenizer and its fixed table of piece vectors.
 
-The pieces are ours: the words in use by WordNet's definitions, examples and counts and by the
-names of sounds, whole; then fragments learnt from all of WordNet's words, which spell the rest.
-Most labels are then made of whole words. Other scripts become [UNK], which the caller can see.
+The pieces are whole words (frequent in WordNet's definitions, examples and counts, or part of
+names of sounds) and fragments learnt from all of WordNet's words, which spell the rest. Most
+labels consist of whole words. Other scripts become [UNK], which the caller can detect.
 
-Each piece's row is distilled: the teacher's sentence vectors of the piece alone and of "the sound
-of" it, reduced to 320 numbers by principal components and stored in 4 bits each (320 x 4 bits keep
-far more than 160 x 8). The table is not trained further, so a word that no training text contains
-stands where the others stand. The choice of words does not look at which of them are held out.
+The vector of a piece is distilled from the teacher: its sentence vectors of the piece alone and of
+"the sound of" the piece, reduced to 320 principal components of 4 bits each (which keeps more
+information than 160 components of 8 bits). The table is not trained further, so words that no
+training text contains are treated like the others. The choice of words does not depend on which
+of them are held out.
 
 Packed: column j < 160 in the low half of byte j, column 160 + j in its high half;
 value = (half - 8) * scale_j.
@@ -55,7 +56,7 @@ CONTEXT = "the sound of {}"
 
 
 def count_words(shared: Path, work: Path) -> Counter[str]:
-    """Return how much each word is in use; the words of sounds and prompts come first."""
+    """Return the frequency of each word; words of sounds and prompts rank first."""
     database = fetch_wordnet(work / "wordnet")
     lemmas = read_lemmas(database)
     counts: Counter[str] = Counter()
@@ -71,7 +72,7 @@ def count_words(shared: Path, work: Path) -> Counter[str]:
 
 
 def learn_fragments(counts: Counter[str]) -> list[str]:
-    """Return fragments that spell every word, learnt from all words at once."""
+    """Return fragments that can spell every word, learnt from all words."""
     tokenizer: Any = Tokenizer(models.WordPiece(unk_token=UNKNOWN))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     alphabet = [*"abcdefghijklmnopqrstuvwxyz0123456789", *SIGNS]
@@ -86,7 +87,7 @@ def learn_fragments(counts: Counter[str]) -> list[str]:
 
 
 def choose_pieces(counts: Counter[str]) -> list[str]:
-    """Return [UNK], the fragments, and whole words by use until the table is full."""
+    """Return [UNK], the fragments, and whole words by frequency until the table is full."""
     pieces = dict.fromkeys(learn_fragments(counts))
     for word, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         if len(pieces) == PIECES:
@@ -96,7 +97,7 @@ def choose_pieces(counts: Counter[str]) -> list[str]:
 
 
 def build_tokenizer(pieces: Iterable[str]) -> Tokenizer:
-    """Return the tokenizer: lower case, no accents, greedy longest pieces, 64 at most."""
+    """Return the tokenizer: lower case, no accents, longest match first, at most 64 pieces."""
     vocabulary = {piece: index for index, piece in enumerate(pieces)}
     tokenizer: Any = Tokenizer(models.WordPiece(vocabulary, unk_token=UNKNOWN))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True, strip_accents=True)
@@ -107,11 +108,11 @@ def build_tokenizer(pieces: Iterable[str]) -> Tokenizer:
 
 
 def describe_pieces(teacher: Teacher, pieces: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return each piece's features (n, 768) and the teacher's vector of it alone (n, 384)."""
+    """Return the features of each piece (n, 768) and the teacher's vector of it (n, 384)."""
     texts = [piece.removeprefix("##") for piece in pieces]
     alone = teacher.encode(texts)
-    heard = teacher.encode([CONTEXT.format(text) for text in texts])
-    blocks = [block - block.mean(0) for block in (alone, heard)]
+    in_context = teacher.encode([CONTEXT.format(text) for text in texts])
+    blocks = [block - block.mean(0) for block in (alone, in_context)]
     scaled = [block / np.sqrt((block**2).sum(1).mean()) for block in blocks]
     return np.concatenate(scaled, 1), alone
 
@@ -120,7 +121,7 @@ def reduce(features: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
     """Return 4-bit principal components, packed two to a byte, and a scale per column."""
     directions = np.linalg.eigh(features.T.astype(np.float64) @ features)[1]
     components = features @ directions[:, ::-1][:, :width].astype(np.float32)
-    components /= components.std(0) ** 0.5  # flatter, so that no few columns rule the first layer
+    components /= components.std(0) ** 0.5  # flatter, so that no few columns dominate
     scale = 2.9 * components.std(0) / 7.5
     halves = np.clip(np.rint(components / scale) + 8, 0, 15).astype(np.uint8)
     packed = halves[:, : width // 2] | (halves[:, width // 2 :] << 4)

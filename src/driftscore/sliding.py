@@ -21,7 +21,7 @@ from driftscore.backbones.protocol import Backbone, Features, LocalBackbone
 from driftscore.errors import UsageError
 from driftscore.vectors import Vector
 
-BLOCK_S = 20.0
+BLOCK_S = 40.0
 Flags = NDArray[np.bool_]
 WindowEmbedding = tuple[float, float, Vector]
 """Start and end of a window in seconds, and its unit embedding."""

@@ -1,5 +1,8 @@
 """The two towers of `mini`: loading, checking and running them.
 
+The audio tower is local in time: its frames are computed once for a recording, and the embedding of
+a window is a pooling of its frames (`LocalBackbone`).
+
 Windows and texts are encoded one by one, so that an embedding does not depend on its neighbours.
 """
 
@@ -17,7 +20,7 @@ from driftscore.audio import Samples
 from driftscore.backbones.mini import front_end
 from driftscore.backbones.onnx.sessions import LazySession, in_threads
 from driftscore.backbones.onnx.tokenizer import Tokenizer, open_tokenizer
-from driftscore.backbones.protocol import Backbone, Features, shipped_calibration
+from driftscore.backbones.protocol import Features, LocalBackbone, shipped_calibration
 from driftscore.errors import FormatError, UsageError
 from driftscore.vectors import Matrix, Vector
 
@@ -28,7 +31,7 @@ _FRONT_END_REVISION = 1
 """Part of the fingerprint; raise it whenever a change of the front end changes an embedding."""
 
 
-class Mini(Backbone):
+class Mini(LocalBackbone):
     """The audio tower and the text tower that come with the package."""
 
     name = "mini"
@@ -37,6 +40,8 @@ class Mini(Backbone):
     seconds = front_end.SECONDS
     runtime = "onnxruntime, one thread per window"
     parallel = os.cpu_count() or 1
+    frame_s = front_end.FRAME_S
+    context_s = front_end.CONTEXT_S
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
         digest = hashlib.sha256(f"mini/{_FRONT_END_REVISION}".encode())
@@ -44,6 +49,7 @@ class Mini(Backbone):
             digest.update(hashlib.sha256(files[name]).digest())
         self.fingerprint = f"mini/{digest.hexdigest()}"
         self._audio = LazySession(files["audio.onnx"])
+        self._pool = LazySession(files["pool.onnx"])
         self._text = LazySession(files["text.onnx"])
         self._pieces = files["tokenizer.json"].decode()
 
@@ -57,7 +63,16 @@ class Mini(Backbone):
 
     def encode(self, features: Features) -> Vector:
         """Return the unit embedding of the log-mel of one window."""
-        row: Vector = self._audio.run(["embedding"], {"log_mel": features[None, None]})[0][0]
+        return self.pool(self.frames(features))
+
+    def frames(self, features: Features) -> Features:
+        """Return the frames of a log-mel, (384, frames)."""
+        found: Features = self._audio.run(["features"], {"log_mel": features[None, None]})[0][0]
+        return found
+
+    def pool(self, frames: Features) -> Vector:
+        """Return the unit embedding of a window, given its frames."""
+        row: Vector = self._pool.run(["embedding"], {"features": frames[None]})[0][0]
         return row
 
     def embed_text(self, texts: Sequence[str]) -> Matrix:

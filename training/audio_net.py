@@ -1,0 +1,173 @@
+"""The network of the `mini` audio tower, local in time.
+
+    log-mel (1, 64, T) -> frame features (384, ceil(T / 16)) -> pooling -> 527 z-scored tag logits
+
+Feature frame j is centred on log-mel frame 16 j, that is on the time 0.32 j s. It depends on the
+log-mel frames 16 j - REACH to 16 j + REACH only: convolutions see a bounded time, and the gates
+pool over frequency, not over time. Beyond the ends of its input every convolution sees zeros. The
+embedding of a window is
+
+    unit(A [mean over its frames ; maximum over its frames] + b)
+
+so the features of a recording are computed once, and any window is a pooling of them.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import torch
+from onnx import numpy_helper
+from torch import Tensor, nn
+from torch.nn import functional
+
+TAGS = 527
+STRIDE = 16
+"""Log-mel frames per feature frame."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Widths of the stages, and the number of residual blocks after each halving of the map."""
+
+    stem: int = 32
+    widths: tuple[int, ...] = (48, 96, 192)
+    blocks: tuple[int, ...] = (1, 1, 2)
+    head: int = 384
+
+    @property
+    def reach(self) -> int:
+        """Return how many log-mel frames to each side of its centre a feature frame depends on."""
+        reach, step = 2, 2
+        for blocks in self.blocks:
+            reach, step = reach + step, 2 * step
+            reach += 2 * blocks * step
+        return reach
+
+
+def _convolution(inward: int, outward: int, *, stride: int = 1, kernel: int = 3) -> nn.Sequential:
+    """Return a convolution with batch norm."""
+    return nn.Sequential(
+        nn.Conv2d(inward, outward, kernel, stride, kernel // 2, bias=False),
+        nn.BatchNorm2d(outward),
+    )
+
+
+class Residual(nn.Module):
+    """Two 3x3 convolutions with a gate per channel and frame, added to the input."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first = _convolution(width, width)
+        self.second = _convolution(width, width)
+        self.gate = nn.Sequential(
+            nn.Conv2d(width, width // 4, 1),
+            nn.ReLU(),
+            nn.Conv2d(width // 4, width, 1),
+            nn.Sigmoid(),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return a map of the same shape."""
+        y = self.second(functional.relu(self.first(x)))
+        return functional.relu(x + y * self.gate(y.mean(2, keepdim=True)))
+
+
+class AudioTower(nn.Module):
+    """Log-mel (batch, 1, 64, frames) to z-scored logits (batch, 527)."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        layers: list[nn.Module] = [_convolution(1, shape.stem, stride=2, kernel=5), nn.ReLU()]
+        width = shape.stem
+        for wider, blocks in zip(shape.widths, shape.blocks, strict=True):
+            layers += [_convolution(width, wider, stride=2), nn.ReLU()]
+            layers += [Residual(wider) for _ in range(blocks)]
+            width = wider
+        bands = 64 // 2 ** (1 + len(shape.widths))
+        self.maps = nn.Sequential(*layers)
+        self.collapse = nn.Sequential(
+            nn.Conv2d(width, shape.head, (bands, 1), bias=False), nn.BatchNorm2d(shape.head)
+        )
+        self.tags = nn.Linear(2 * shape.head, TAGS)
+
+    def features(self, log_mel: Tensor) -> Tensor:
+        """Return the frame features, (batch, channels, frames)."""
+        return functional.relu(self.collapse(self.maps(log_mel)))[:, :, 0]
+
+    def pool(self, features: Tensor) -> Tensor:
+        """Return the z-scored logits of windows given by their frame features."""
+        return self.tags(torch.cat([features.mean(2), features.amax(2)], dim=1))
+
+    def forward(self, log_mel: Tensor) -> Tensor:
+        """Return the z-scored logits of a batch of clips of one length."""
+        return self.pool(self.features(log_mel))
+
+
+@torch.no_grad()
+def warm_start(tower: AudioTower, model: Path, mels: Tensor) -> None:
+    """Copy the weights of the exported first edition of the tower into `tower`.
+
+    The first edition has the same layers, but its gates pool over the whole clip. The statistics
+    of the batch norms, which an exported model does not contain, are computed from `mels`.
+    """
+    arrays = [numpy_helper.to_array(t) for t in onnx.load(str(model)).graph.initializer]
+    floats = [torch.from_numpy(a.astype(np.float32)) for a in arrays if a.dtype == np.float16]
+    pairs = iter(zip(floats[0::2], floats[1::2], strict=True))
+    for layer in [*tower.maps, tower.collapse]:
+        if isinstance(layer, nn.Sequential):
+            _put(layer, next(pairs))
+        elif isinstance(layer, Residual):
+            _put(layer.first, next(pairs))
+            _put(layer.second, next(pairs))
+            for place in (0, 2):
+                weight, bias = next(pairs)
+                layer.gate[place].weight.copy_(weight[:, :, None, None])
+                layer.gate[place].bias.copy_(bias)
+    weight, bias = next(pairs)
+    tower.tags.weight.copy_(weight)
+    tower.tags.bias.copy_(bias)
+    renew_statistics(tower, mels)
+
+
+def _put(layer: nn.Module, pair: tuple[Tensor, Tensor]) -> None:
+    """Set a convolution with batch norm to compute `weight * x + bias`, filters of unit norm."""
+    weight, bias = pair
+    norms = weight.flatten(1).norm(dim=1)
+    layer[0].weight.copy_(weight / norms[:, None, None, None])
+    layer[1].weight.copy_(norms)
+    layer[1].bias.copy_(bias)
+
+
+@torch.no_grad()
+def renew_statistics(tower: AudioTower, mels: Tensor) -> None:
+    """Set every batch norm's statistics to those of `mels` without changing its function."""
+
+    def renew(norm: nn.BatchNorm2d, inputs: tuple[Tensor, ...]) -> None:
+        scale = norm.weight / torch.sqrt(norm.running_var + norm.eps)
+        bias = norm.bias - scale * norm.running_mean
+        variance, mean = torch.var_mean(inputs[0], dim=(0, 2, 3))
+        norm.running_mean.copy_(mean)
+        norm.running_var.copy_(variance)
+        norm.weight.copy_(scale * torch.sqrt(variance + norm.eps))
+        norm.bias.copy_(bias + scale * mean)
+
+    norms = [m for m in tower.modules() if isinstance(m, nn.BatchNorm2d)]
+    hooks = [norm.register_forward_pre_hook(renew) for norm in norms]
+    tower.eval()(mels)
+    for hook in hooks:
+        hook.remove()
+
+
+@torch.no_grad()
+def estimate_statistics(tower: AudioTower, mels: Tensor) -> None:
+    """Set every batch norm's statistics to those of `mels`, after its weights were changed."""
+    for module in tower.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.reset_running_stats()
+            module.momentum = None  # a plain mean over the batches
+    tower.train()
+    for part in mels.split(32):
+        tower(part)
+    tower.eval()
