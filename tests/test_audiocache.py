@@ -157,7 +157,7 @@ def test_errors_pairs_and_open_files_are_not_stored(
         found, _ = embed_cached(recordings, counting)
     assert [bool(one.error) for one in found] == [True, False, False, True]
     with sqlite3.connect(AudioCache("").path) as db:
-        assert db.execute("SELECT count(*) FROM audio").fetchone() == (0,)
+        assert db.execute("SELECT count(*) FROM audio_2").fetchone() == (0,)
 
 
 def test_samples_are_stored_by_their_content_and_rate(counting: Counting) -> None:
@@ -171,7 +171,7 @@ def test_samples_are_stored_by_their_content_and_rate(counting: Counting) -> Non
     assert embed_cached([Audio(clip.samples, 8_000)], counting)[1] > 0
     assert embed_cached([Audio(-clip.samples, clip.rate)], counting)[1] > 0
     with sqlite3.connect(AudioCache("").path) as db:
-        assert db.execute("SELECT count(*) FROM files").fetchone() == (0,)
+        assert db.execute("SELECT count(*) FROM files_2").fetchone() == (0,)
 
 
 @pytest.mark.parametrize("harm", ["damaged", "unwritable"])

@@ -1,8 +1,10 @@
 """The tagger equals mn04 as published, and nothing in its file is run."""
 
+import contextlib
 import io
 import os
 import pickle
+import struct
 import urllib.error
 import urllib.request
 import warnings
@@ -13,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
 from numpy.typing import NDArray
 
 from driftscore.audio import Samples
@@ -21,6 +24,9 @@ from driftscore.backbones.mn04.tagger import Tagger
 from driftscore.backbones.mn04.torch_file import read_tensors
 from driftscore.backbones.onnx.log_mel import FrontEnd, log_mel
 from driftscore.errors import DownloadError, FormatError, UsageError
+from driftscore.files import sha256
+
+from .mutation import DAMAGE, Damage, damaged
 
 SHARED = Path(os.environ.get("DRIFTSCORE_SHARED", Path(__file__).parents[2] / "shared"))
 FOLDER = SHARED / "models" / "mn04"
@@ -126,9 +132,19 @@ def test_log_mel_equals_a_slow_and_obvious_one() -> None:
 def _torch_file(path: Path, state: object) -> Path:
     contents = io.BytesIO()
     pickle.Pickler(contents, protocol=2).dump(state)
+    return _torch_zip(path, contents.getvalue())
+
+
+def _torch_zip(path: Path, description: bytes, numbers: bytes = bytes(64)) -> Path:
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("archive/data.pkl", contents.getvalue())
+        archive.writestr("archive/data.pkl", description)
+        archive.writestr("archive/data/0", numbers)
     return path
+
+
+def _read_anyway(path: Path) -> object:
+    """Read a file as if its checksum were the published one."""
+    return read_tensors(path, sha256=sha256(path))
 
 
 def test_a_file_that_would_run_something_is_refused_and_not_run(tmp_path: Path) -> None:
@@ -136,8 +152,11 @@ def test_a_file_that_would_run_something_is_refused_and_not_run(tmp_path: Path) 
         def __reduce__(self) -> tuple[Any, ...]:
             return (os.mkdir, (str(tmp_path / "ran"),))
 
-    with pytest.raises(FormatError, match=r"not part of a tensor.*Nothing in it was run"):
-        read_tensors(_torch_file(tmp_path / "hostile.pt", {"weight": Hostile()}))
+    path = _torch_file(tmp_path / "hostile.pt", {"weight": Hostile()})
+    with pytest.raises(FormatError, match=r"not the published file.*Nothing in it was read"):
+        read_tensors(path, sha256=mn04.SHA256)
+    with pytest.raises(FormatError, match=r"not part of a tensor.*nothing in it was run"):
+        _read_anyway(path)
     assert not (tmp_path / "ran").exists()
 
 
@@ -145,12 +164,94 @@ def test_a_file_that_would_run_something_is_refused_and_not_run(tmp_path: Path) 
 def test_a_damaged_file_is_refused_by_name(tmp_path: Path, contents: bytes) -> None:
     (tmp_path / "damaged.pt").write_bytes(contents)
     with pytest.raises(FormatError, match=r"damaged.pt"):
-        read_tensors(tmp_path / "damaged.pt")
+        _read_anyway(tmp_path / "damaged.pt")
 
 
 def test_a_file_without_tensors_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match=r"not a dictionary of tensors"):
-        read_tensors(_torch_file(tmp_path / "odd.pt", {"weight": "words"}))
+    for state in ({"weight": "words"}, {}, "words", 1, (1, 2)):
+        path = _torch_file(tmp_path / "odd.pt", state)
+        if state != {}:
+            with pytest.raises(FormatError, match=r"not a dictionary of tensors|opcode"):
+                _read_anyway(path)
+
+
+def _tensor(shape: tuple[int, ...], stride: tuple[int, ...], offset: int = 0) -> bytes:
+    """Return a pickle of one tensor, written opcode by opcode."""
+
+    def number(value: int) -> bytes:
+        return b"J" + struct.pack("<i", value)
+
+    def text(value: str) -> bytes:
+        return b"X" + struct.pack("<I", len(value)) + value.encode()
+
+    def row(values: tuple[int, ...]) -> bytes:
+        return b"(" + b"".join(map(number, values)) + b"t"
+
+    storage = b"(" + text("storage") + b"ctorch\nFloatStorage\n" + text("0") + text("cpu")
+    storage += number(16) + b"tQ"
+    hooks = b"ccollections\nOrderedDict\n)R"
+    arguments = b"(" + storage + number(offset) + row(shape) + row(stride) + b"\x89" + hooks + b"t"
+    tensor = b"ctorch._utils\n_rebuild_tensor_v2\n" + arguments + b"R"
+    return b"\x80\x02}(" + text("weight") + tensor + b"u."
+
+
+def test_the_reader_accepts_a_tensor_of_this_form(tmp_path: Path) -> None:
+    numbers = np.arange(16, dtype="<f4")
+    path = _torch_zip(tmp_path / "good.pt", _tensor((4, 3), (4, 1)), numbers.tobytes())
+    found = read_tensors(path, sha256=sha256(path))
+    np.testing.assert_array_equal(found["weight"], numbers.reshape(4, 4)[:, :3])
+
+
+@pytest.mark.parametrize(
+    ("shape", "stride", "offset"),
+    [
+        ((1_000_000, 1_000_000), (0, 0), 0),
+        ((2**31 - 1,), (0,), 0),
+        ((17,), (1,), 0),
+        ((4,), (1,), 13),
+        ((-4,), (1,), 0),
+        ((4,), (-1,), 3),
+        ((4,), (1,), -1),
+        ((4, 4), (1,), 0),
+    ],
+)
+def test_a_tensor_outside_its_storage_is_refused_without_allocating(
+    tmp_path: Path, shape: tuple[int, ...], stride: tuple[int, ...], offset: int
+) -> None:
+    path = _torch_zip(tmp_path / "crafted.pt", _tensor(shape, stride, offset))
+    with pytest.raises(FormatError, match=r"crafted.pt"):
+        _read_anyway(path)
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        b"ccollections\nOrderedDict\n}X\x01\x00\x00\x00aK\x01sb",  # BUILD sets attributes
+        b"ctorch._utils\n_rebuild_tensor_v2\n}X\x01\x00\x00\x00aK\x01sb",
+        b"cbuiltins\neval\nX\x01\x00\x00\x001\x85R",
+        b"\x8c\x02os\x8c\x06system\x93",
+        b"(i__main__\nx\n",
+        b"\x8a\xff" + b"\x7f" * 255,
+        b"B\xff\xff\xff\x7f",
+        b"X\xff\xff\xff\x7f",
+        b"r\xff\xff\xff\xff",
+    ],
+)
+def test_other_opcodes_are_refused(tmp_path: Path, inside: bytes) -> None:
+    path = _torch_zip(tmp_path / "crafted.pt", b"\x80\x02" + inside + b".")
+    with pytest.raises(FormatError, match=r"crafted.pt"):
+        _read_anyway(path)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(changes=DAMAGE)
+def test_a_mutated_description_is_read_or_refused(
+    changes: list[Damage], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "mutated.pt"
+    _torch_zip(path, damaged(_tensor((4, 3), (4, 1)), changes))
+    with contextlib.suppress(FormatError):
+        _read_anyway(path)
 
 
 def test_weights_with_another_checksum_are_refused(tmp_path: Path) -> None:

@@ -258,15 +258,18 @@ def test_a_setting_of_a_preset_that_its_rule_does_not_have_is_refused(
         ("own = 3\n", "own must be a table"),
         ("[own.prompt]\n", "did you mean 'prompts'"),
         ("[own.prompts]\npak = 'das52'\n", "did you mean 'pack'"),
-        ("[own.prompts]\ndirection = 'pca'\n", "must be mean or svd"),
-        ("[own]\nrules = 3\n", "are tables"),
-        ("[own.rules]\ndas = 3\n", "are tables"),
+        (
+            "[own.prompts]\ndirection = 'pca'\n",
+            "direction must be 'mean' or 'svd', got a text 'pca'",
+        ),
+        ("[own]\nrules = 3\n", "own.rules must be a table"),
+        ("[own.rules]\ndas = 3\n", "own.rules.das must be a table"),
     ],
 )
 def test_a_bad_preset_file_is_refused_in_words(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(FormatError, match=message):
         load_preset(preset_file(tmp_path, text))
-    with pytest.raises(UsageError, match="Cannot read"):
+    with pytest.raises(FormatError, match="There is no preset at"):
         load_preset(tmp_path / "absent.toml")
 
 

@@ -2,14 +2,23 @@
 
 One SQLite file in the cache folder, safe for several processes at once, with two tables:
 
-    audio   (model, sha256 of the content)  ->  the windows' times and embeddings
-    files   path or URL  ->  its stamp (size and time of change) and the content's sha256
+    audio_2   (model, sha256 of the content)  ->  the windows' times and embeddings
+    files_2   path or URL  ->  its stamp and the content's sha256
 
-The second table works like git's index: a file whose stamp has not changed is not read again. A
-file that changed within the last two seconds may change again under the same stamp, so its stamp is
-not trusted and its content is read. Samples (`Audio`) are stored by their digest; open files and
-errors are not stored. It is a cache: if it cannot be opened or is damaged, work continues without
-it and a warning says so.
+The second table works like git's index: a file whose stamp has not changed is not read again. The
+stamp of a file is its size, the times of its last modification (mtime) and of its last change of
+any kind (ctime), and its inode. `cp -p`, `rsync -t` and `touch -r` set the mtime, but no program
+sets the ctime. A file that was modified within the last two seconds may change again under the same
+stamp, so its stamp is not trusted and its content is read. What remains: a file that is given an
+old mtime, embedded, and overwritten with another content of the same size and the same old mtime,
+all within one tick of the file system's clock (some milliseconds; two seconds on FAT); a clock that
+was set back to the same nanosecond; file systems that do not keep a ctime, as on Windows; and
+remote stores, whose own marks (ETag, time of change) are trusted.
+
+Samples (`Audio`) are stored by their digest; open files and errors are not stored. Each row has a
+checksum; one that does not fit is computed again. It is a cache: if it cannot be opened, is damaged
+or stays locked for two seconds, work continues without it and a warning says so. Tables of earlier
+versions had no checksum and are not used.
 """
 
 import hashlib
@@ -21,11 +30,13 @@ from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple, cast
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from driftscore.audio import Audio, Recording
+from driftscore.databases import is_usable, open_database, row_checksum
 from driftscore.files import cache_home, is_url, local_path, open_url, url_stamp, warn_of_cache
 from driftscore.vectors import Matrix
 
@@ -38,6 +49,13 @@ _MOST_BYTES = 64_000_000
 """What is fetched at once at most; long recordings beyond it are fetched one by one."""
 _KEYS = 512  # keys a query: old builds of SQLite take 999
 _SETTLED_NS = 2_000_000_000
+_SCHEMA = (
+    "PRAGMA page_size = 16384",  # of a new file: a row is 2 kB
+    "CREATE TABLE IF NOT EXISTS audio_2 (model TEXT, sha256 BLOB, spans BLOB, rows BLOB, "
+    "checksum INTEGER, PRIMARY KEY (model, sha256))",
+    "CREATE TABLE IF NOT EXISTS files_2 (path TEXT PRIMARY KEY, stamp TEXT, sha256 BLOB, "
+    "checksum INTEGER) WITHOUT ROWID",
+)
 
 
 class Found(NamedTuple):
@@ -59,6 +77,7 @@ class AudioCache:
     def __init__(self, model: str, path: str | Path | None = None) -> None:
         self.model = model
         self.path = Path(path) if path else cache_home() / "audio.sqlite"
+        self._seed = row_checksum(model)
         self._lock = Lock()
         self._db: sqlite3.Connection | None = None
         self._lost = False
@@ -71,9 +90,15 @@ class AudioCache:
         now, here = time.time_ns(), os.getcwd()  # noqa: PTH109
         placed = [_placed(recording, now, here) for recording in recordings]
         rows = self._select(
-            "SELECT path, stamp, sha256 FROM files WHERE path IN", (), [one.place for one in placed]
+            "SELECT path, stamp, sha256, checksum FROM files_2 WHERE path IN",
+            (),
+            [one.place for one in placed],
         )
-        known = {(path, stamp): digest for path, stamp, digest in rows}
+        known = {
+            (path, stamp): digest
+            for path, stamp, digest, checksum in rows
+            if _fits(checksum, digest, path, str(stamp))
+        }
         digests = [known.get(one[:2], b"") if one.settled else b"" for one in placed]
         entries = self._entries(digests)
         return [
@@ -92,18 +117,23 @@ class AudioCache:
         """Store the embeddings of contents, and which files have them, in one transaction."""
         with_digest = [one for one in known if one.digest]
         audio = [
-            (self.model, one.digest, one.entry[0].astype("<f8").tobytes(),
-             one.entry[1].astype("<f4").tobytes())
+            self._row(one.digest, one.entry)
             for one in with_digest
-            if one.entry is not None
-        ]  # fmt: skip
-        files = [(one.place, one.stamp, one.digest) for one in with_digest if one.settled]
+            if one.entry is not None and is_usable(one.entry[1])
+        ]
+        files = [
+            (*one[:2], one.digest, row_checksum(*one[:2], one.digest))
+            for one in with_digest
+            if one.settled
+        ]
         with self._lock:
             try:
                 if db := self._open():
                     with db:
-                        db.executemany("INSERT OR IGNORE INTO audio VALUES (?, ?, ?, ?)", audio)
-                        db.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", files)
+                        db.executemany(
+                            "INSERT OR REPLACE INTO audio_2 VALUES (?, ?, ?, ?, ?)", audio
+                        )
+                        db.executemany("INSERT OR REPLACE INTO files_2 VALUES (?, ?, ?, ?)", files)
             except (sqlite3.Error, OSError) as error:
                 self._lose(error)
 
@@ -116,11 +146,22 @@ class AudioCache:
 
     def _entries(self, digests: Sequence[bytes]) -> dict[bytes, WindowEmbeddings]:
         rows = self._select(
-            "SELECT sha256, spans, rows FROM audio WHERE model = ? AND sha256 IN",
+            "SELECT sha256, spans, rows, checksum FROM audio_2 WHERE model = ? AND sha256 IN",
             (self.model,),
             [digest for digest in digests if digest],
         )
-        return {digest: _entry(spans, vectors) for digest, spans, vectors in rows}
+        found: dict[bytes, WindowEmbeddings] = {}
+        for digest, spans, vectors, checksum in rows:
+            # No further check of the numbers: 100,000 rows must take no second longer.
+            are_bytes = type(spans) is bytes and type(vectors) is bytes
+            if are_bytes and checksum == crc32(vectors, crc32(spans, crc32(digest, self._seed))):
+                found[digest] = _entry(spans, vectors)
+        return found
+
+    def _row(self, digest: bytes, entry: WindowEmbeddings) -> tuple[str | bytes | int, ...]:
+        """Return the row of some embeddings, with its checksum."""
+        values = (digest, entry[0].astype("<f8").tobytes(), entry[1].astype("<f4").tobytes())
+        return (self.model, *values, row_checksum(self.model, *values))
 
     def _select(
         self, query: str, before: tuple[str, ...], keys: Sequence[str | bytes]
@@ -136,7 +177,7 @@ class AudioCache:
                     if left > 0 and (db := self._open()):
                         for row in db.execute(f"{query} ({marks})", (*before, *block)):
                             rows.append(row)
-                            left -= len(row[-1])
+                            left -= sum(len(part) for part in row if isinstance(part, bytes))
                             if left <= 0:
                                 break
             except (sqlite3.Error, OSError) as error:
@@ -146,17 +187,7 @@ class AudioCache:
     def _open(self) -> sqlite3.Connection | None:
         """Return the open file, None once it has failed."""
         if self._db is None and not self._lost:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(self.path, timeout=60, check_same_thread=False)
-            self._db.execute("PRAGMA page_size = 16384")  # of a new file: a row is 2 kB
-            self._db.execute(
-                "CREATE TABLE IF NOT EXISTS audio (model TEXT, sha256 BLOB, spans BLOB, "
-                "rows BLOB, PRIMARY KEY (model, sha256))"
-            )
-            self._db.execute(
-                "CREATE TABLE IF NOT EXISTS files (path TEXT PRIMARY KEY, stamp TEXT, "
-                "sha256 BLOB) WITHOUT ROWID"
-            )
+            self._db = open_database(self.path, *_SCHEMA)
         return self._db
 
     def _lose(self, error: Exception) -> None:
@@ -198,7 +229,17 @@ def _placed(recording: Recording, now_ns: int, here: str) -> Found:
     except Exception:  # whatever a remote store raises: reading it reports the error in its own row
         return Found()
     settled = now_ns - about.st_mtime_ns > _SETTLED_NS
-    return Found(path, f"{about.st_size} {about.st_mtime_ns}", settled)
+    stamp = f"{about.st_size} {about.st_mtime_ns} {about.st_ctime_ns} {about.st_ino}"
+    return Found(_storable(path), stamp, settled)
+
+
+def _storable(path: str) -> str:
+    """Return a path as a text that SQLite can store; names need not be UTF-8."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return f"bytes:{os.fsencode(path).hex()}"
+    return path
 
 
 @lru_cache(maxsize=64)
@@ -216,6 +257,11 @@ def _digest(source: object) -> bytes:
             return hashlib.file_digest(cast(Any, handle), "sha256").digest()
     except Exception:  # as above
         return b""
+
+
+def _fits(checksum: object, value: object, *texts: str) -> bool:
+    """Return whether a value and the texts that it belongs to are those that were stored."""
+    return type(value) is bytes and checksum == row_checksum(*texts, value)
 
 
 def _entry(spans: bytes, rows: bytes) -> WindowEmbeddings:

@@ -2,12 +2,14 @@
 
 One SQLite file in the cache folder, safe for several processes at once, with two tables:
 
-    texts    (model, text)                       ->  the text's embedding
-    classes  (model, digest of a label's texts)  ->  prototype, drift, radius and noisy mean
+    texts_2    (model, text)                       ->  the text's embedding
+    classes_2  (model, digest of a label's texts)  ->  prototype, drift, radius and noisy mean
 
 The second table holds the result of a label's 208 noisy prompts instead of their embeddings, which
-would take a hundred times the space. It is a cache: if it cannot be opened or is damaged, work
-continues without it and a warning says so.
+would take a hundred times the space. Each row has a checksum; one that does not fit is computed
+again. It is a cache: if it cannot be opened, is damaged or stays locked for two seconds, work
+continues without it and a warning says so. Tables of earlier versions had no checksum and are not
+used.
 """
 
 import sqlite3
@@ -18,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from driftscore.backbones import Backbone
+from driftscore.databases import is_usable, open_database, row_checksum
 from driftscore.errors import MismatchError
 from driftscore.files import cache_home, warn_of_cache
 from driftscore.progress import progress_bar
@@ -27,13 +30,12 @@ BATCH = 128
 _KEYS_PER_QUERY = 500  # SQLite accepts at least 999 variables
 _FEW = 64  # below this many texts no progress bar is shown
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS texts (
-    model TEXT, text TEXT, vector BLOB, PRIMARY KEY (model, text)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS classes (
-    model TEXT, digest TEXT, vectors BLOB, PRIMARY KEY (model, digest)) WITHOUT ROWID;
-"""
-_COLUMNS = {"texts": ("text", "vector"), "classes": ("digest", "vectors")}
+_TABLES = ("texts_2", "classes_2")
+_SCHEMA = tuple(
+    f"CREATE TABLE IF NOT EXISTS {name} (model TEXT, key TEXT, vector BLOB, checksum INTEGER, "
+    "PRIMARY KEY (model, key)) WITHOUT ROWID"
+    for name in _TABLES
+)
 
 
 class TextCache:
@@ -41,51 +43,70 @@ class TextCache:
 
     def __init__(self, path: str | Path | None = None) -> None:
         self.path = Path(path) if path else cache_home() / "texts.sqlite"
+        self._lost = False
 
     def get(self, model: str, texts: Sequence[str]) -> dict[str, Vector]:
         """Return the embeddings that are present, by text."""
-        return self._get("texts", model, texts)
+        return self._get("texts_2", model, texts)
 
     def put(self, model: str, texts: Sequence[str], rows: Matrix) -> None:
         """Store the embeddings of texts."""
-        self._put("texts", model, dict(zip(texts, rows, strict=True)))
+        self._put("texts_2", model, dict(zip(texts, rows, strict=True)))
 
     def get_classes(self, model: str, digests: Sequence[str]) -> dict[str, Vector]:
         """Return the statistics of labels that are present, by the digest of their texts."""
-        return self._get("classes", model, digests)
+        return self._get("classes_2", model, digests)
 
     def put_classes(self, model: str, statistics: Mapping[str, Vector]) -> None:
         """Store the statistics of labels, by the digest of their texts."""
-        self._put("classes", model, statistics)
+        self._put("classes_2", model, statistics)
 
     def _get(self, table: str, model: str, keys: Sequence[str]) -> dict[str, Vector]:
         found: dict[str, Vector] = {}
-        key, value = _COLUMNS[table]
+        if self._lost:
+            return found
+        query = f"SELECT key, vector, checksum FROM {table} WHERE model = ? AND key IN"  # noqa: S608
         try:
-            with closing(self._open()) as db:
+            with closing(open_database(self.path, *_SCHEMA)) as db:
                 for first in range(0, len(keys), _KEYS_PER_QUERY):
                     some = keys[first : first + _KEYS_PER_QUERY]
                     marks = ", ".join("?" * len(some))
-                    query = f"SELECT {key}, {value} FROM {table} WHERE model = ? AND {key} IN"  # noqa: S608
-                    for name, blob in db.execute(f"{query} ({marks})", (model, *some)):
-                        found[name] = np.frombuffer(blob, "<f4").astype(np.float32)
-        except (sqlite3.Error, OSError) as error:
-            warn_of_cache("text", self.path, error)
+                    for name, blob, checksum in db.execute(f"{query} ({marks})", (model, *some)):
+                        if (vector := _vector(model, name, blob, checksum)) is not None:
+                            found[name] = vector
+        except (sqlite3.Error, OSError, UnicodeError) as error:
+            self._lose(error)
         return found
 
     def _put(self, table: str, model: str, rows: Mapping[str, Vector]) -> None:
-        values = [(model, key, row.astype("<f4").tobytes()) for key, row in rows.items()]
+        if self._lost:
+            return
         try:
-            with closing(self._open()) as db, db:
-                db.executemany(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?)", values)  # noqa: S608
-        except (sqlite3.Error, OSError) as error:
-            warn_of_cache("text", self.path, error)
+            blobs = {key: row.astype("<f4").tobytes() for key, row in rows.items()}
+            values = [
+                (model, key, blob, row_checksum(model, "\n", key, "\n", blob))
+                for key, blob in blobs.items()
+                if is_usable(rows[key])
+            ]
+            with closing(open_database(self.path, *_SCHEMA)) as db, db:
+                db.executemany(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?, ?)", values)  # noqa: S608
+        except (sqlite3.Error, OSError, UnicodeError) as error:
+            self._lose(error)
 
-    def _open(self) -> sqlite3.Connection:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        db = sqlite3.connect(self.path, timeout=60)
-        db.executescript(_SCHEMA)
-        return db
+    def _lose(self, error: Exception) -> None:
+        """Continue without the file, with one warning."""
+        self._lost = True
+        warn_of_cache("text", self.path, error)
+
+
+def _vector(model: str, key: object, blob: object, checksum: object) -> Vector | None:
+    """Return the vector of a row, or nothing if the row is damaged."""
+    if not isinstance(key, str) or not isinstance(blob, bytes) or not blob or len(blob) % 4:
+        return None
+    if checksum != row_checksum(model, "\n", key, "\n", blob):
+        return None
+    vector = np.frombuffer(blob, "<f4").astype(np.float32)
+    return vector if is_usable(vector) else None
 
 
 class TextEncoder:

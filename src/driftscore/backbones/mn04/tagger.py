@@ -71,7 +71,7 @@ def load_tagger(weights: str | os.PathLike[str] | None = None) -> Tagger:
     intact = graph.is_file() and checksum.is_file() and checksum.read_text() == sha256(graph)
     if not intact:
         with replacing(graph) as partial:
-            partial.write_bytes(build_onnx(read_tensors(found)))
+            partial.write_bytes(build_onnx(read_tensors(found, sha256=SHA256)))
         with replacing(checksum) as partial:
             partial.write_text(sha256(graph))
     return Tagger(graph.read_bytes(), fingerprint)

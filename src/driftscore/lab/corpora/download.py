@@ -16,7 +16,7 @@ import urllib.request
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import NoReturn
+from typing import IO, NoReturn
 from urllib.parse import urlsplit
 
 from driftscore.errors import DownloadError, FormatError, UsageError, WriteError, unknown
@@ -33,6 +33,7 @@ PAUSE_S = 1.0
 TIMEOUT_S = 60
 _BLOCK = 1 << 18
 _RECORD = "downloads.json"
+_MOST_RECORD = 20_000_000  # bytes of a Zenodo record
 _ZENODO = re.compile(r"^https://zenodo\.org/records/(\d+)/files/")
 
 
@@ -153,10 +154,14 @@ def _download(source: _Source, part: Path, *, show: bool | None) -> None:
 def _continue(source: _Source, part: Path, *, show: bool | None) -> None:
     have = part.stat().st_size if part.is_file() else 0
     request = urllib.request.Request(source.url, headers=_headers(have))  # noqa: S310 (checked)
-    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:  # noqa: S310
+    with _OPENER.open(request, timeout=TIMEOUT_S) as response:
+        if response.status not in (200, 206):
+            _give_up(source.url, f"the server answers {response.status} instead of the file")
         if response.status != 206:  # the server sends the complete file
             have = 0
         length = response.headers.get("Content-Length")
+        if length and not (length.isascii() and length.isdigit() and len(length) < 19):
+            _give_up(source.url, f"the server states the odd length {length[:40]!r}")
         total = have + int(length) if length else 0
         with progress_bar(f"Downloading {source.name} (bytes)", total, show=show) as advance:
             advance(have)
@@ -222,13 +227,48 @@ def _record_sums(record: str, mirror: str | None) -> dict[str, str]:
     url = _address(f"https://zenodo.org/api/records/{record}", mirror)
     request = urllib.request.Request(url, headers=_headers(0))  # noqa: S310 (checked)
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:  # noqa: S310
-            files = json.load(response)["files"]
-        return {file["key"]: file["checksum"].removeprefix("md5:") for file in files}
+        with _OPENER.open(request, timeout=TIMEOUT_S) as response:
+            files = json.loads(response.read(_MOST_RECORD))["files"]
+        return {_plain(file["key"]): _sum(file["checksum"]) for file in files}
     except (OSError, http.client.HTTPException) as error:
         _give_up(url, str(error))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DownloadError(f"{url} does not list its files as expected: {error}") from error
+
+
+def _plain(name: str) -> str:
+    """Return the name of a file in a record; a path, or a name of our own files, is an error."""
+    if not name or name == _RECORD or name.startswith(".") or set(name) & set("/\\:\0"):
+        raise ValueError(f"{name[:80]!r} is not the name of a file")
+    return name
+
+
+def _sum(stated: str) -> str:
+    """Return the md5 that a record states."""
+    md5 = stated.removeprefix("md5:")
+    if not re.fullmatch("[0-9a-f]{32}", md5):
+        raise ValueError(f"{stated[:80]!r} is not an md5")
+    return md5
+
+
+class _SecureRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects, but never from https to an address without encryption."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        if req.type == "https" and urlsplit(newurl).scheme != "https":
+            _give_up(req.full_url, f"it is redirected to {newurl}, which is not https")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+_OPENER = urllib.request.build_opener(_SecureRedirects)
 
 
 def _address(url: str, mirror: str | None) -> str:

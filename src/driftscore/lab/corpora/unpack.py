@@ -5,6 +5,8 @@ unpacked into a hidden folder first and moved into place when complete. Absolute
 `..`, links and devices are errors: no corpus needs them.
 """
 
+import gzip
+import lzma
 import re
 import secrets
 import shutil
@@ -20,6 +22,12 @@ from driftscore.errors import FormatError, WriteError
 from driftscore.lab.corpora.splitzip import BLOCK, open_split
 
 Content = Iterator[bytes]
+_OURS = ("downloads.json", ".downloads")
+"""What `download` keeps in the same folder; no archive may replace it."""
+_DAMAGED = (
+    zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile,
+    RuntimeError, ValueError, OverflowError, MemoryError,
+)  # fmt: skip
 _VOLUME = re.compile(r"\.z\d\d$")
 
 
@@ -39,7 +47,7 @@ def unpack(archive: Path, home: Path) -> list[Path]:
         for name in names:
             (home / name).parent.mkdir(parents=True, exist_ok=True)
             (stage / name).replace(home / name)
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, RuntimeError) as error:
+    except _DAMAGED as error:
         raise FormatError(f"{archive.name} is damaged or not an archive: {error}") from error
     except OSError as error:
         raise WriteError(f"Cannot unpack {archive.name}: {error.strerror or error}") from error
@@ -59,7 +67,7 @@ def _zipped(archive: Path) -> Iterator[tuple[str, Content]]:
     with zipfile.ZipFile(archive) as opened:
         for info in opened.infolist():
             mode = info.external_attr >> 16 if info.create_system == 3 else 0
-            _check_entry(archive, info.filename, mode)
+            _check_entry(archive, info.orig_filename, mode)  # the other name is cut at a NUL
             if not info.is_dir():
                 with opened.open(info) as handle:
                     yield info.filename, _blocks(handle)
@@ -74,7 +82,7 @@ def _split(archive: Path, volumes: list[Path]) -> Iterator[tuple[str, Content]]:
 
 
 def _tarred(archive: Path) -> Iterator[tuple[str, Content]]:
-    with tarfile.open(archive, "r|*") as opened:
+    with tarfile.open(archive, "r:*") as opened:  # as a stream a truncated file would be accepted
         for member in opened:
             if not (member.isreg() or member.isdir()):
                 raise _unsafe(archive, member.name, "is a link or a device")
@@ -83,6 +91,8 @@ def _tarred(archive: Path) -> Iterator[tuple[str, Content]]:
                 yield member.name, _blocks(handle)
             else:
                 _inside(archive, member.name)
+        while opened.fileobj is not None and opened.fileobj.read(BLOCK):
+            pass  # at its end the checksum of a compressed file is compared
 
 
 def _check_entry(archive: Path, name: str, mode: int) -> None:
@@ -98,6 +108,8 @@ def _inside(archive: Path, name: str) -> Path:
     drive = re.match("[A-Za-z]:", name)
     if not path.parts or path.is_absolute() or ".." in path.parts or "\0" in name or drive:
         raise _unsafe(archive, name, "would be outside the folder")
+    if path.parts[0] in _OURS:
+        raise _unsafe(archive, name, "is the name of a file of driftscore")
     return Path(*path.parts)
 
 
