@@ -17,7 +17,7 @@ import soxr
 from numpy.typing import NDArray
 
 from driftscore.decoding import Blocks, Encoded, Samples, decoded, describe, is_encoded, mono
-from driftscore.errors import AudioError, UsageError
+from driftscore.errors import AudioError, DriftscoreError, UsageError
 from driftscore.files import is_url, list_url
 
 __all__ = ["SUFFIXES", "Audio", "Recording", "Samples", "Window", "describe", "expand", "read",
@@ -226,9 +226,15 @@ def _resample(blocks: Iterator[Samples], native: int, rate: int) -> Iterator[Sam
 @contextmanager
 def _blocks(recording: Recording) -> Iterator[Blocks]:
     """Yield the rate and the mono blocks of a sound file or of samples."""
-    if is_encoded(recording):
-        with decoded(recording) as opened:
-            yield opened
-    else:
-        audio = Audio.of(recording)
-        yield audio.rate, iter([audio.samples])
+    try:
+        if is_encoded(recording):
+            with decoded(recording) as opened:
+                yield opened
+        else:
+            audio = Audio.of(recording)
+            yield audio.rate, iter([audio.samples])
+    except DriftscoreError:
+        raise
+    except Exception as error:  # of a decoder, a file object or a store: one bad recording
+        what = " ".join(str(error).split()) or type(error).__name__
+        raise AudioError(f"{describe(recording)} cannot be read: {what}") from error
