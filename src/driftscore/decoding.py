@@ -144,7 +144,8 @@ def _decoded_file(path: Path) -> Iterator[Blocks]:
     """Open a file with libsndfile, or with ffmpeg if libsndfile does not know its format."""
     check_file(path)
     try:
-        sound = soundfile.SoundFile(path)
+        # As bytes: soundfile cannot encode a name that is not UTF-8.
+        sound = soundfile.SoundFile(path if os.name == "nt" else os.fsencode(path))
     except soundfile.LibsndfileError as error:
         if shutil.which("ffmpeg") is None:
             raise _unreadable(str(path), error) from error
