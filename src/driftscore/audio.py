@@ -17,7 +17,7 @@ import soxr
 from numpy.typing import NDArray
 
 from driftscore.decoding import Blocks, Encoded, Samples, decoded, describe, is_encoded, mono
-from driftscore.errors import AudioError, UsageError
+from driftscore.errors import AudioError, DriftscoreError, UsageError
 from driftscore.files import is_url, list_url
 
 __all__ = ["SUFFIXES", "Audio", "Recording", "Samples", "Window", "describe", "expand", "read",
@@ -180,25 +180,46 @@ def expand(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
 
 
 _GLOB = "*?["
+_MOST_SIGNS = 20
+"""Wildcards that a pattern may have: each one more may take many times as long."""
 
 
 def _listed(given: str) -> list[str] | None:
     """Return the files that a folder or a glob means, None for a file."""
-    path = Path(given)
-    if path.is_dir():
-        return sorted(_below(given))
-    if any(sign in given for sign in _GLOB) and not path.exists():
-        anchor = Path(path.anchor)
+    if not given:
+        raise UsageError("The name of a recording is empty")
+    path, is_pattern = Path(given), any(sign in given for sign in _GLOB)
+    try:
+        if path.is_dir():
+            return sorted(_below(given))
+        is_pattern = is_pattern and not path.exists()
+    except OSError:  # a name that is too long, or in a folder that cannot be searched
+        pass
+    return _matching(path) if is_pattern else None
+
+
+def _matching(path: Path) -> list[str]:
+    """Return the files that match a pattern."""
+    if sum(map(str(path).count, _GLOB)) > _MOST_SIGNS:
+        raise UsageError(f"A pattern may have {_MOST_SIGNS} wildcards; this has more: {path}")
+    anchor = Path(path.anchor)
+    try:
         return sorted(str(p) for p in anchor.glob(str(path.relative_to(anchor))) if p.is_file())
-    return None
+    except (ValueError, NotImplementedError, OSError, RecursionError) as error:
+        raise UsageError(f"The pattern {path} cannot be used: {error}") from error
 
 
 def _below(folder: str) -> Iterator[str]:
-    """Yield the sound files of a folder and of those in it."""
-    for here, _, names in os.walk(Path(folder)):
+    """Yield the sound files of a folder and of those in it, and folders that cannot be listed.
+
+    Such a folder becomes a row with an error, so that what is in it is not skipped silently.
+    """
+    failed: list[str] = []
+    for here, _, names in os.walk(Path(folder), onerror=lambda e: failed.append(str(e.filename))):
         for name in names:
             if os.path.splitext(name)[1].lower() in SUFFIXES:  # noqa: PTH122 (100,000 of them)
                 yield f"{here}{os.sep}{name}"
+    yield from failed
 
 
 def _window(samples: Samples, position: int, rate: int) -> Window:
@@ -226,9 +247,15 @@ def _resample(blocks: Iterator[Samples], native: int, rate: int) -> Iterator[Sam
 @contextmanager
 def _blocks(recording: Recording) -> Iterator[Blocks]:
     """Yield the rate and the mono blocks of a sound file or of samples."""
-    if is_encoded(recording):
-        with decoded(recording) as opened:
-            yield opened
-    else:
-        audio = Audio.of(recording)
-        yield audio.rate, iter([audio.samples])
+    try:
+        if is_encoded(recording):
+            with decoded(recording) as opened:
+                yield opened
+        else:
+            audio = Audio.of(recording)
+            yield audio.rate, iter([audio.samples])
+    except DriftscoreError:
+        raise
+    except Exception as error:  # of a decoder, a file object or a store: one bad recording
+        what = " ".join(str(error).split()) or type(error).__name__
+        raise AudioError(f"{describe(recording)} cannot be read: {what}") from error

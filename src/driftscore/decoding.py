@@ -2,17 +2,21 @@
 
 Samples are float32 in [-1, 1] (louder is allowed), one channel. Files are read in blocks, so memory
 does not grow with the length of a recording. libsndfile reads the common formats; ffmpeg, if it is
-installed, reads the others.
+installed, reads the others. Only what is in the file itself is decoded: ffmpeg may use no playlist
+format, and no protocol but that of files. Work is bounded by what a recording may be.
 """
 
 import io
 import os
 import shutil
+import stat
 import struct
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Event, Timer
 from typing import Any, BinaryIO, TypeGuard, cast
 
 import numpy as np
@@ -31,6 +35,19 @@ Encoded = str | os.PathLike[str] | bytes | BinaryIO
 BLOCK_SECONDS = 5
 LOUDEST = 4096.0
 """Floats beyond this are samples that were not scaled to [-1, 1], such as 16-bit integers."""
+
+RATES = (500, 10_000_000)
+"""The sample rates that a file may have, in Hz; a wrong header may ask for anything."""
+MOST_CHANNELS = 512
+MOST_HOURS = 25.0
+"""The longest file that is read; the environment variable DRIFTSCORE_MAX_HOURS changes it."""
+FFMPEG_WAITS_S = 60.0
+"""The longest that ffmpeg may take for the next few seconds of sound."""
+DEMUXERS = (
+    "aac,ac3,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dsf,dts,dtshd,eac3,flac,flv,gsm,matroska,mlp,"
+    "mov,mp3,mpc,mpc8,mpeg,mpegts,mxf,nut,ogg,oma,qcp,rm,shn,tak,truehd,tta,voc,w64,wav,wtv,wv,xwma"
+)
+"""What ffmpeg may read: formats that hold their sound. hls, dash and concat name other files."""
 
 
 def mono(samples: NDArray[np.generic]) -> Samples:
@@ -102,38 +119,91 @@ def _open_url(url: str) -> BinaryIO:
 
 @contextmanager
 def _decoded_handle(handle: BinaryIO, name: str) -> Iterator[Blocks]:
+    """Open a file object with libsndfile, or a copy of it on disk with ffmpeg."""
+    if isinstance(handle, io.TextIOBase):
+        raise AudioError(f"{name} is open as text; open it with mode 'rb'")
+    start = handle.tell()
     try:
-        with soundfile.SoundFile(handle) as sound:
-            yield sound.samplerate, _blocks(sound, name)
+        sound = soundfile.SoundFile(handle)
     except soundfile.LibsndfileError as error:
-        raise _unreadable(name, error) from error
+        if shutil.which("ffmpeg") is None:
+            raise _unreadable(name, error) from error
+        with tempfile.NamedTemporaryFile(prefix="driftscore-") as copy:
+            handle.seek(start)
+            shutil.copyfileobj(handle, copy)
+            copy.flush()
+            with _ffmpeg(Path(copy.name), name) as result:
+                yield result
+        return
+    with sound:
+        yield _bounded(sound, name)
 
 
 @contextmanager
 def _decoded_file(path: Path) -> Iterator[Blocks]:
     """Open a file with libsndfile, or with ffmpeg if libsndfile does not know its format."""
-    if path.is_dir():
-        raise AudioError(f"{path} is a folder, not a recording")
+    check_file(path)
     try:
-        if path.stat().st_size == 0:
+        # As bytes: soundfile cannot encode a name that is not UTF-8.
+        sound = soundfile.SoundFile(path if os.name == "nt" else os.fsencode(path))
+    except soundfile.LibsndfileError as error:
+        if shutil.which("ffmpeg") is None:
+            raise _unreadable(str(path), error) from error
+        with _ffmpeg(path, str(path)) as result:
+            yield result
+        return
+    with sound:
+        yield _bounded(sound, str(path))
+
+
+def check_file(path: Path) -> None:
+    """Refuse what is not a regular file with content that may be read."""
+    try:
+        about = path.stat()
+        if stat.S_ISDIR(about.st_mode):
+            raise AudioError(f"{path} is a folder, not a recording")
+        if not stat.S_ISREG(about.st_mode):
+            raise AudioError(f"{path} is a pipe or a device, not a recording; save it as a file")
+        if about.st_size == 0:
             raise AudioError(f"{path} is empty: the file has no bytes")
         with open(path, "rb"):
             pass
     except OSError as error:
         raise AudioError(f"{path} cannot be opened: {error.strerror}") from error
+    except ValueError as error:  # a name with NUL
+        raise AudioError(f"{str(path)!r} cannot be opened: {error}") from error
+
+
+def _bounded(sound: soundfile.SoundFile, name: str) -> Blocks:
+    """Return the rate and the blocks of a file whose header says something possible."""
+    check_bounds(name, rate=sound.samplerate, channels=sound.channels)
+    if sound.frames < 2**62:  # an unknown length is reported as 2**63 - 1
+        check_bounds(name, rate=sound.samplerate, frames=sound.frames)
+    return sound.samplerate, _blocks(sound, name)
+
+
+def check_bounds(name: str, *, rate: int, channels: int = 1, frames: int = 0) -> None:
+    """Refuse a recording that is beyond what a recording may reasonably be."""
+    lowest, highest = RATES
+    if not lowest <= rate <= highest:
+        raise AudioError(
+            f"{name} has a sample rate of {rate} Hz; {lowest} to {highest} Hz can be read"
+        )
+    if not 1 <= channels <= MOST_CHANNELS:
+        raise AudioError(f"{name} has {channels} channels; up to {MOST_CHANNELS} can be read")
+    hours, most = frames / rate / 3600, _most_hours()
+    if hours > most:
+        raise AudioError(
+            f"{name} is longer than {most:g} hours; set DRIFTSCORE_MAX_HOURS to read more"
+        )
+
+
+def _most_hours() -> float:
+    given = os.environ.get("DRIFTSCORE_MAX_HOURS", "")
     try:
-        sound = soundfile.SoundFile(path)
-    except soundfile.LibsndfileError as error:
-        if shutil.which("ffmpeg") is None:
-            raise _unreadable(str(path), error) from error
-        with _ffmpeg(path) as result:
-            yield result
-        return
-    with sound:
-        try:
-            yield sound.samplerate, _blocks(sound, str(path))
-        except soundfile.LibsndfileError as error:
-            raise AudioError(f"{path} is damaged: {error.error_string}") from error
+        return float(given) if given else MOST_HOURS
+    except ValueError:
+        raise UsageError(f"DRIFTSCORE_MAX_HOURS must be a number, not {given!r}") from None
 
 
 def _unreadable(name: str, error: soundfile.LibsndfileError) -> AudioError:
@@ -153,10 +223,14 @@ def _blocks(sound: soundfile.SoundFile, name: str) -> Iterator[Samples]:
         raise AudioError(f"{name} is truncated: {missing} bytes of sound are missing at its end")
     seen = 0
     while True:
-        block = sound.read(sound.samplerate * BLOCK_SECONDS, dtype="float32", always_2d=True)
+        try:
+            block = sound.read(sound.samplerate * BLOCK_SECONDS, dtype="float32", always_2d=True)
+        except soundfile.LibsndfileError as error:
+            raise AudioError(f"{name} is damaged: {error.error_string}") from error
         if not len(block):
             break
         seen += len(block)
+        check_bounds(name, rate=sound.samplerate, frames=seen)
         yield _mono_block(block, name)
     if seen < sound.frames < 2**62:  # an unknown length is reported as 2**63 - 1
         raise AudioError(
@@ -185,31 +259,55 @@ def _missing_bytes(log: str) -> int:
 
 
 @contextmanager
-def _ffmpeg(path: Path) -> Iterator[Blocks]:
+def _ffmpeg(path: Path, name: str) -> Iterator[Blocks]:
     """Decode through ffmpeg as a Sun AU stream: its header carries the rate and the channels."""
-    command = ["ffmpeg", "-nostdin", "-v", "error", "-i", str(path.resolve())]
-    command += ["-vn", "-map", "0:a:0", "-c:a", "pcm_f32be", "-f", "au", "pipe:1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        out = cast(BinaryIO, process.stdout)
-        head = out.read(24)
-        if len(head) < 24:
-            process.wait()
-            raise AudioError(f"{path} is not a sound file that libsndfile or ffmpeg can read")
-        _, offset, _, _, rate, channels = struct.unpack(">4s5I", head)
-        out.read(offset - 24)
+    command = ["ffmpeg", "-nostdin", "-v", "error", "-max_alloc", "1000000000"]
+    command += ["-protocol_whitelist", "file", "-format_whitelist", DEMUXERS]
+    command += ["-i", str(path.resolve())]
+    command += ["-vn", "-sn", "-dn", "-map", "0:a:0", "-c:a", "pcm_f32be", "-f", "au", "pipe:1"]
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
         try:
-            yield rate, _au_blocks(process, rate, channels, str(path))
+            head = _read_soon(process, 24, name)
+            if len(head) < 24:
+                raise AudioError(f"{name} is not a sound file that libsndfile or ffmpeg can read")
+            _, offset, _, _, rate, channels = struct.unpack(">4s5I", head)
+            check_bounds(name, rate=rate, channels=channels)
+            _read_soon(process, offset - 24, name)
+            yield rate, _au_blocks(process, rate, channels, name)
         finally:
             process.kill()
+
+
+def _read_soon(process: subprocess.Popen[bytes], count: int, name: str) -> bytes:
+    """Read from ffmpeg; end it if it takes too long for what is asked."""
+    ended = Event()
+
+    def end() -> None:
+        ended.set()
+        process.kill()
+
+    late = Timer(FFMPEG_WAITS_S, end)
+    late.daemon = True
+    late.start()
+    try:
+        raw = cast(BinaryIO, process.stdout).read(count)
+    finally:
+        late.cancel()
+    if ended.is_set():
+        raise AudioError(f"{name} cannot be decoded: ffmpeg took more than {FFMPEG_WAITS_S:g} s")
+    return raw
 
 
 def _au_blocks(
     process: subprocess.Popen[bytes], rate: int, channels: int, name: str
 ) -> Iterator[Samples]:
-    out = cast(BinaryIO, process.stdout)
-    frame = 4 * channels
-    while raw := out.read(rate * BLOCK_SECONDS * frame):
+    frame, seen = 4 * channels, 0
+    while raw := _read_soon(process, rate * BLOCK_SECONDS * frame, name):
         block = np.frombuffer(raw[: len(raw) // frame * frame], ">f4").reshape(-1, channels)
+        seen += len(block)
+        check_bounds(name, rate=rate, frames=seen)
         yield _mono_block(block.astype(np.float32), name)
     if process.wait() != 0:
         raise AudioError(f"{name} is damaged: ffmpeg stopped before its end")

@@ -28,6 +28,14 @@ _URL = re.compile(r"[A-Za-z][\w+.:-]+://")  # two letters at least: C:// is a dr
 
 def cache_home() -> Path:
     """Return the cache folder: `$DRIFTSCORE_CACHE`, or the usual place of the platform."""
+    try:
+        return _usual_cache_home()
+    except RuntimeError:  # a user without a home folder, as in many containers
+        user = os.getuid() if hasattr(os, "getuid") else "user"
+        return Path(tempfile.gettempdir()) / f"driftscore-{user}"
+
+
+def _usual_cache_home() -> Path:
     if given := os.environ.get("DRIFTSCORE_CACHE"):
         return Path(given).expanduser()
     if sys.platform == "win32":
@@ -127,7 +135,8 @@ def _streaming(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def _moving(path: str | os.PathLike[str]) -> Iterator[Path]:
-    target = Path(os.path.realpath(path))
+    with writing_to(path):  # the working directory may be gone
+        target = Path(os.path.realpath(path))
     suffix = target.suffix if len(target.suffix) < 20 else ""
     partial = target.with_name(f".driftscore-{secrets.token_hex(6)}{suffix}")
     try:

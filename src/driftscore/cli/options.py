@@ -253,7 +253,7 @@ def make_embedder(
     backbone: str, runtime: str, cache: bool, engine: str, address: str | None, threads: str | None
 ) -> Embedder:
     """Return the embedder that the options describe."""
-    if threads is not None and not threads.isdecimal():
+    if threads is not None and not (threads.isdecimal() and len(threads) < 10):
         raise UsageError(f"--threads must be a whole number, not {threads!r}")
     return Embedder(
         backbone,

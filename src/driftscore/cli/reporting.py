@@ -12,6 +12,7 @@ import typer
 from driftscore.backbones import Backbone
 from driftscore.embedder import Embedded
 from driftscore.files import STDOUT, is_stream, is_url, replacing, writing_to
+from driftscore.formats import visible
 from driftscore.progress import progress_bar
 from driftscore.result import Result
 
@@ -19,8 +20,8 @@ _FEW = 3  # up to this many files no progress bar is drawn
 
 
 def say(text: str) -> None:
-    """Write a line to stderr."""
-    print(text, file=sys.stderr)
+    """Write a line to stderr; control characters of a name are shown as escapes."""
+    print("\n".join(map(visible, text.split("\n"))), file=sys.stderr)
 
 
 def report_runtime(backbone: Backbone) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from itertools import compress, islice
+from pathlib import Path
 from threading import Event, Semaphore
 
 import numpy as np
@@ -26,7 +27,14 @@ from driftscore.audiocache import (
     is_local_file,
     unchanged,
 )
-from driftscore.engines.protocol import Embedded, EngineSettings, failed, thread_count
+from driftscore.decoding import check_file
+from driftscore.engines.protocol import (
+    Embedded,
+    EngineSettings,
+    check_finite,
+    failed,
+    thread_count,
+)
 from driftscore.errors import AudioError, UsageError
 from driftscore.vectors import Vector
 
@@ -200,6 +208,8 @@ class _Run:
             return
         recording, found = task.recording, task.found
         if self._cache:
+            if is_local_file(recording):
+                check_file(Path(describe(recording)))  # the cache would wait for a pipe
             found = self._cache.read(recording, found or self._cache.look_up([recording])[0])
             task.found = found
             if found.entry is not None:
@@ -224,10 +234,11 @@ class _Run:
             self._in_work -= 1
             task.reading.result()
         found = task.found or Found()
-        entry = found.entry or (
-            np.array(task.spans),
-            np.stack([row.result() for row in task.rows]),
-        )
+        entry = found.entry
+        if entry is None:
+            rows = np.stack([row.result() for row in task.rows])
+            check_finite(describe(task.recording), rows)
+            entry = np.array(task.spans), rows
         if self._cache and task.reading is not None:
             self._store(self._cache, found._replace(entry=entry))
         return entry

@@ -64,6 +64,15 @@ def failed(source: str, error: str, *, dim: int, followed: bool = False) -> Embe
     return Embedded(source, np.zeros((0, 2)), np.zeros((0, dim), np.float32), error, followed)
 
 
+def check_finite(name: str, rows: Matrix) -> None:
+    """Refuse embeddings that are not finite: they would make every score of theirs NaN."""
+    if not np.isfinite(rows).all():
+        raise AudioError(
+            f"{name} cannot be embedded: the model returned NaN or infinity for it; is it far "
+            "louder than sound should be?"
+        )
+
+
 @dataclass(frozen=True)
 class ModelSpec:
     """How another process loads the same model."""
@@ -113,10 +122,15 @@ class EngineModule(Protocol):
         """Return an engine that is ready to embed."""
 
 
+MOST_THREADS = 1024
+
+
 def thread_count(threads: int | None) -> int:
     """Return how many windows are in work at the same time: as asked for, else the cores."""
     if threads is None:
         return os.cpu_count() or 1
     if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
         raise UsageError(f"threads must be a positive integer, got {threads!r}")
+    if threads > MOST_THREADS:
+        raise UsageError(f"threads must be at most {MOST_THREADS}, got {threads}")
     return threads

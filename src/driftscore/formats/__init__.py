@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import IO
 
 from driftscore import registry
+from driftscore.formats._values import visible
 from driftscore.formats.protocol import Format, OutputRow, OutputValue, Write, describe_format
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Write",
     "find_format",
     "format_names",
+    "visible",
     "write_rows",
 ]
 

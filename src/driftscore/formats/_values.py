@@ -1,7 +1,9 @@
 """How values are written as text, and when a stream is flushed; shared by the formats."""
 
+import json
 import math
 import os
+import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO
@@ -28,6 +30,32 @@ def plain(value: OutputValue) -> object:
     if isinstance(value, float):
         return f"{value:.6f}"
     return "; ".join(value) if isinstance(value, list) else value
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters, with those that begin the escape sequences of terminals or turn text."""
+
+
+def cell(value: OutputValue) -> object:
+    """Return a value as a cell of csv; a spreadsheet must not run a text as a formula."""
+    if value.__class__ is str or isinstance(value, list):
+        text = str(plain(value))
+        if text.startswith(_FORMULA):
+            text = f"'{text}"
+        return text.replace("\r", "\\r")  # the csv module would not quote it: a row would break
+    return plain(value)
+
+
+def visible(text: str) -> str:
+    """Return a text on one line, with its control characters as escapes."""
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def json_text(row: OutputRow, out: IO[str]) -> str:
+    """Return a row as JSON, with escapes if the stream cannot hold every character."""
+    unicode = (getattr(out, "encoding", None) or "utf-8").lower().startswith("utf")
+    return json.dumps(rounded(row), ensure_ascii=not unicode)
 
 
 def rounded(value: OutputValue | OutputRow) -> object:

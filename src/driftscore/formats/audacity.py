@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import IO
 
 from driftscore.errors import UsageError
-from driftscore.formats._values import spans
+from driftscore.formats._values import spans, visible
 from driftscore.formats.protocol import OutputRow
 
 SPANS = True
@@ -21,4 +21,4 @@ def write(
             "or use --format raven, csv or jsonl"
         )
     for row in events:
-        out.write(f"{row['start_s']:.6f}\t{row['end_s']:.6f}\t{row['label']}\n")
+        out.write(f"{row['start_s']:.6f}\t{row['end_s']:.6f}\t{visible(str(row['label']))}\n")

@@ -4,7 +4,7 @@ import csv
 from collections.abc import Iterable, Sequence
 from typing import IO
 
-from driftscore.formats._values import after_row, flat, plain
+from driftscore.formats._values import after_row, cell, flat
 from driftscore.formats.protocol import OutputRow
 
 
@@ -16,9 +16,9 @@ def write(
     header: Iterable[str] = columns
     for number, row in enumerate(map(flat, rows)):
         if number == 0:
-            writer.writerow(row)
+            writer.writerow([cell(key) for key in row])
             header = ()
-        writer.writerow([v if v.__class__ is str else plain(v) for v in row.values()])
+        writer.writerow([cell(value) for value in row.values()])
         flush()
     if header:
         writer.writerow(header)

@@ -1,10 +1,9 @@
 """One JSON array of all rows."""
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import IO
 
-from driftscore.formats._values import after_row, rounded
+from driftscore.formats._values import after_row, json_text
 from driftscore.formats.protocol import OutputRow
 
 
@@ -14,7 +13,7 @@ def write(
     """Write the rows as one JSON array, one line per row, as the rows arrive."""
     flush, before = after_row(out), "[\n"
     for row in rows:
-        out.write(before + json.dumps(rounded(row), ensure_ascii=False))
+        out.write(before + json_text(row, out))
         flush()
         before = ",\n"
     out.write("[]\n" if before == "[\n" else "\n]\n")

@@ -1,10 +1,9 @@
 """One JSON object per line."""
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import IO
 
-from driftscore.formats._values import after_row, rounded
+from driftscore.formats._values import after_row, json_text
 from driftscore.formats.protocol import OutputRow
 
 
@@ -14,5 +13,5 @@ def write(
     """Write one JSON object per row, as the rows arrive."""
     flush = after_row(out)
     for row in rows:
-        out.write(json.dumps(rounded(row), ensure_ascii=False) + "\n")
+        out.write(json_text(row, out) + "\n")
         flush()

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import IO
 
-from driftscore.formats._values import spans
+from driftscore.formats._values import spans, visible
 from driftscore.formats.protocol import OutputRow
 
 SPANS = True
@@ -19,5 +19,5 @@ def write(
     for count, row in enumerate(spans(rows, "raven"), start=1):
         times = f"{row['start_s']:.6f}\t{row['end_s']:.6f}"
         score = f"{row['score']:.6f}" if "score" in row else ""
-        label = f"{row['file']}\t{row['label']}\t{score}"
+        label = f"{visible(str(row['file']))}\t{visible(str(row['label']))}\t{score}"
         out.write(f"{count}\tSpectrogram 1\t1\t{times}\t{label}\n")

@@ -4,7 +4,7 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import IO
 
-from driftscore.formats._values import flat, plain
+from driftscore.formats._values import flat, plain, visible
 from driftscore.formats.protocol import OutputRow, OutputValue
 
 _PIPE_WIDTH = 200
@@ -19,11 +19,15 @@ def write(
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left")
+    unicode = (getattr(out, "encoding", None) or "utf-8").lower().startswith("utf")
+    lines = box.SIMPLE_HEAD if unicode else box.ASCII
+    table = Table(title=title or None, box=lines, title_justify="left")
     shown = _without_empty_errors([flat(row) for row in rows])
     for key in shown[0] if shown else [name for name in columns if name != "unit"]:
         numeric = all(isinstance(row[key], (int, float)) or row[key] == "" for row in shown)
-        table.add_column(key, justify="right" if numeric else "left", overflow="fold")
+        table.add_column(
+            Text(visible(key)), justify="right" if numeric else "left", overflow="fold"
+        )
     for row in shown:
         style = "red" if row.get("error") else ""
         table.add_row(*(Text(_short(value)) for value in row.values()), style=style)
@@ -42,4 +46,4 @@ def _without_empty_errors(rows: Sequence[OutputRow]) -> list[OutputRow]:
 
 
 def _short(value: OutputValue) -> str:
-    return f"{value:.3f}" if isinstance(value, float) else str(plain(value))
+    return f"{value:.3f}" if isinstance(value, float) else visible(str(plain(value)))

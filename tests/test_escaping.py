@@ -1,0 +1,147 @@
+"""Names and labels that would harm a spreadsheet, a terminal or a table, and odd names of files."""
+
+import csv
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from driftscore import UsageError
+from driftscore.audio import expand
+from driftscore.formats import OutputRow, visible, write_rows
+
+from .conftest import Run, WriteWav
+
+RUN = [sys.executable, "-m", "driftscore"]
+ASK = ["--labels", "dog bark, siren", "--backbone", "fake"]
+
+
+def written(format: str, row: OutputRow) -> str:
+    out = io.StringIO()
+    write_rows([row], format, out)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "=cmd|'/C x'!A"])
+def test_a_text_is_never_a_formula_and_a_number_stays_one(text: str) -> None:
+    row: OutputRow = {"file": text, "score": -0.5, "labels": [text], "count": -3}
+    header, cells = list(csv.reader(io.StringIO(written("csv", row), newline="")))
+    shown = "'" + text.replace("\r", "\\r")
+    assert cells == [shown, "-0.500000", shown, "-3"]
+    assert header == list(row)
+    assert json.loads(written("jsonl", row))["file"] == text
+
+
+@pytest.mark.parametrize("text", ["\x1b[31mred", "\x1b]0;title\x07", "a\u202egpj.wav", "\x9b2J"])
+def test_escape_sequences_do_not_reach_a_terminal(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from driftscore.cli.reporting import say
+
+    say(f"skipped: {text}")
+    for shown in (written("table", {"file": text, text: 1.0}), capsys.readouterr().err):
+        assert visible(shown.replace("\n", "")) == shown.replace("\n", "")
+
+
+def test_tabs_and_newlines_do_not_break_the_rows_of_audacity_and_raven() -> None:
+    row: OutputRow = {"file": "a\tb\n.wav", "start_s": 0.0, "end_s": 1.0, "label": "x\ty\nz\r",
+                      "score": 0.5, "error": ""}  # fmt: skip
+    assert written("audacity", row) == "0.000000\t1.000000\tx\\ty\\nz\\r\n"
+    lines = written("raven", row).splitlines()
+    assert len(lines) == 2
+    assert len(lines[1].split("\t")) == len(lines[0].split("\t"))
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8", "cp1252"])
+@pytest.mark.parametrize("format", ["csv", "jsonl", "json", "table"])
+def test_names_that_an_encoding_lacks_are_escaped(
+    wav: WriteWav, tmp_path: Path, encoding: str, format: str
+) -> None:
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe.wav")
+    shutil.copy(wav(), odd)
+    missing = os.fsdecode(os.fsencode(tmp_path) + b"/none\xff.wav")
+    files = [wav("犬.wav"), wav("é.wav"), odd, missing]
+    done = subprocess.run(
+        [*RUN, "classify", *files, *ASK, "-f", format],
+        capture_output=True, env={**os.environ, "PYTHONIOENCODING": encoding}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert b"Traceback" not in done.stderr
+    assert b"unexpected" not in done.stderr
+    text = done.stdout.decode(encoding)
+    if format == "jsonl":
+        names = [json.loads(line)["file"] for line in text.splitlines()]
+        assert names == files
+        assert sum(bool(json.loads(line)["error"]) for line in text.splitlines()) == 1
+    if format == "csv":
+        assert len(text.splitlines()) == 5
+
+
+def test_a_file_with_a_name_that_is_not_utf8_is_written_to_a_file(
+    wav: WriteWav, tmp_path: Path, run: Run
+) -> None:
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.wav")
+    shutil.copy(wav(), odd)
+    for format in ("csv", "jsonl", "table"):
+        assert run("classify", odd, *ASK, "-f", format, "--out", tmp_path / format)[0] == 0
+    assert json.loads((tmp_path / "jsonl").read_text())["file"] == odd
+
+
+@pytest.mark.parametrize("pattern", ["", "a**.wav", "*" * 500, "*/" * 300, "[" * 30])
+def test_an_odd_pattern_is_a_sentence(pattern: str) -> None:
+    with pytest.raises(UsageError):
+        expand([pattern])
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b"])
+def test_an_odd_name_is_a_row(name: str, wav: WriteWav) -> None:
+    assert expand([name, wav()])[0] == name
+
+
+def test_a_folder_that_cannot_be_listed_is_a_row(
+    wav: WriteWav, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "closed").mkdir()
+    scan = os.scandir
+
+    def refuse(path: str) -> object:
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    file = wav()
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert expand([tmp_path]) == sorted([file, str(tmp_path / "closed")])
+
+
+@pytest.mark.parametrize("threads", ["9" * 20, "9" * 5000, "5000", "0", "²"])
+def test_an_absurd_number_of_threads_is_wrong_usage(run: Run, wav: WriteWav, threads: str) -> None:
+    status, out, err = run("classify", wav(), *ASK, "--threads", threads)
+    assert (status, out) == (2, "")
+    assert "unexpected" not in err
+
+
+def test_a_working_directory_that_is_gone_and_a_user_without_home(
+    wav: WriteWav, tmp_path: Path
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    code = (
+        "import os, sys, pathlib; os.rmdir(os.getcwd()); from driftscore.cli.app import main; "
+        f"sys.argv = ['driftscore', 'classify', {wav()!r}, *{ASK!r}]; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=gone, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    code = (
+        "import os, pathlib; os.environ.pop('HOME', 0); os.environ.pop('DRIFTSCORE_CACHE', 0)\n"
+        "def fail(self): raise RuntimeError('Could not determine home directory.')\n"
+        "pathlib.Path.expanduser = fail\n"
+        "from driftscore.files import cache_home; print(cache_home())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert b"driftscore-" in done.stdout, done.stderr
