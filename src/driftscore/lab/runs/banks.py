@@ -1,16 +1,42 @@
-"""Class banks of scorings: each built once per process, its texts encoded once."""
+"""Class banks of scorings: each built once per process, its texts encoded once.
+
+The banks of an ablation share most of their noisy prompts, whose embeddings the text cache does not
+keep; here they stay in memory while a process works on one model.
+"""
 
 import warnings
+from collections.abc import Callable, Sequence
 
 from driftscore.backbones import Backbone
-from driftscore.bank import ClassBank, VanishingDriftWarning, build_bank
+from driftscore.bank import ClassBank, VanishingDriftWarning, encode_bank
 from driftscore.lab.conditions import Scoring
 from driftscore.lab.runs.scorings import needs_of
+from driftscore.prompts import compose
 from driftscore.settings import load_preset
-from driftscore.textcache import TextCache
+from driftscore.textcache import TextCache, TextEncoder
+from driftscore.vectors import Vector
 
 _KEPT = 24
+_MOST_TEXTS = 100_000  # some 200 MB
 _banks: dict[tuple[object, ...], ClassBank] = {}
+
+
+class _RememberingEncoder(TextEncoder):
+    """A text encoder that keeps what it encodes for the next bank of the same model."""
+
+    _model = ""
+    _texts: dict[str, Vector] = {}  # noqa: RUF012 (shared on purpose)
+
+    def encode(
+        self, texts: Sequence[str], advance: Callable[[int], None] = lambda count: None
+    ) -> dict[str, Vector]:
+        """Return the embeddings of distinct texts by text."""
+        known = _RememberingEncoder
+        if known._model != self.model or len(known._texts) > _MOST_TEXTS:
+            known._model, known._texts = self.model, {}
+        new = [text for text in texts if text not in known._texts]
+        known._texts |= super().encode(new, advance)
+        return {text: known._texts[text] for text in texts}
 
 
 def bank_for(labels: tuple[str, ...], backbone: Backbone, scoring: Scoring) -> ClassBank:
@@ -34,6 +60,5 @@ def _build(
     with warnings.catch_warnings():
         # A class whose drift vanishes gets no bonus, which is legal and visible in the report.
         warnings.simplefilter("ignore", VanishingDriftWarning)
-        return build_bank(
-            labels, backbone, settings=prompts, cache=TextCache(), drifts=noisy, progress=False
-        )
+        encoder = _RememberingEncoder(backbone, cache=TextCache(), progress=False)
+        return encode_bank(compose(labels, prompts, noisy=noisy), encoder)
