@@ -1,4 +1,4 @@
-"""The cost of a fine hop: windows of 4 s every 0.5 s beside one pass of 10 s windows without overlap.
+"""The cost of a fine hop: windows of 4 s every 0.5 s beside 10 s windows without overlap.
 
 Four minutes of noise through the embedded model, which computes the frames of a recording once.
 """

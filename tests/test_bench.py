@@ -156,7 +156,7 @@ def test_parts_that_are_not_run_keep_their_figures(
 
 
 def test_every_part_has_a_title_and_a_description() -> None:
-    assert set(parts._FIRST) == set(parts.part_names())
+    assert set(parts._FIRST) <= set(parts.part_names())
     for name in parts.part_names():
         assert all(parts.describe_part(name))
 
