@@ -13,6 +13,7 @@ from sklearn.linear_model import Ridge
 from driftscore import Backbone, ClassBank, Head, compile_head, load_backbone
 from driftscore.calibration import Calibration, agreement, choose, standardise
 from driftscore.errors import FormatError, MismatchError, UsageError
+from driftscore.prompts import load_pack
 from driftscore.vectors import Matrix, unit
 
 PAIRS = 200
@@ -282,3 +283,74 @@ def test_entropy_weights_beat_equal_weights_and_every_single_template(
     assert (found >= 0).all()
     assert entropy(found) < entropy(np.full(4, 0.25))
     assert entropy(found) <= min(entropy(row) for row in np.eye(4)) + 1e-3
+
+
+def covariance_by_loops(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the covariance as a sum of outer products, one row at a time."""
+    mean = sum(rows) / len(rows)
+    total = np.zeros((rows.shape[1], rows.shape[1]))
+    for row in rows:
+        total += np.outer(row - mean, row - mean)
+    return total / len(rows)
+
+
+def discounted(
+    prototype: NDArray[np.float64], covariance: NDArray[np.float64], amount: float
+) -> NDArray[np.float64]:
+    """Return C (I + a N d / trace N)^-1, direction by direction."""
+    values, directions = np.linalg.eigh(covariance)
+    scale = amount * len(covariance) / sum(np.diag(covariance))
+    parts = [
+        (prototype @ v) / (1 + scale * value) * v
+        for value, v in zip(values, directions.T, strict=True)
+    ]
+    return np.asarray(np.sum(parts, axis=0), np.float64)
+
+
+def test_whiten_is_its_formula_direction_by_direction(
+    bank: ClassBank, calibration: Calibration
+) -> None:
+    head = compile_head(bank, "whiten", calibration=calibration, amount=0.3)
+    moved = calibration.noisy.astype(np.float64) - calibration.clean
+    covariance = covariance_by_loops(moved)
+    for weights, prototype in zip(head.weights, bank.prototypes.astype(np.float64), strict=True):
+        np.testing.assert_allclose(weights, discounted(prototype, covariance, 0.3), atol=1e-5)
+
+
+def test_text_whiten_is_its_formula_direction_by_direction(bank: ClassBank, fake: Backbone) -> None:
+    head = compile_head(bank, "text_whiten", backbone=fake, phrases="generic5", amount=0.3)
+    drifts = []
+    for label, prototype in zip(bank.labels, bank.prototypes, strict=True):
+        for phrase in load_pack("generic5").texts:
+            text = f"{label.replace('_', ' ').lower()} with {phrase}"
+            drifts.append(fake.embed_text([text])[0].astype(np.float64) - prototype)
+    covariance = covariance_by_loops(np.array(drifts))
+    for weights, prototype in zip(head.weights, bank.prototypes.astype(np.float64), strict=True):
+        np.testing.assert_allclose(weights, discounted(prototype, covariance, 0.3), atol=1e-5)
+
+
+def test_entropy_prompts_is_the_weighted_sum_of_its_templates(
+    bank: ClassBank, calibration: Calibration, fake: Backbone
+) -> None:
+    head = compile_head(bank, "entropy_prompts", backbone=fake, calibration=calibration)
+    templates = load_pack("clean8").texts
+    for label, weights in zip(bank.labels, head.weights.astype(np.float64), strict=True):
+        words = label.replace("_", " ").lower()
+        rows = fake.embed_text([t.format(c=words) for t in templates]).astype(np.float64)
+        shares, *_ = np.linalg.lstsq(rows.T, weights, rcond=None)
+        np.testing.assert_allclose(rows.T @ shares, weights, atol=1e-5)
+        assert shares.sum() == pytest.approx(1, abs=1e-2)
+
+
+def test_standardising_is_its_formula_clip_by_clip(
+    bank: ClassBank, calibration: Calibration, rng: np.random.Generator
+) -> None:
+    """(W z + b - W mu) / sqrt(W S W^T), with an offset of its own."""
+    raw = Head(bank.labels, bank.prototypes, np.array([0.1, -0.2, 0.3], np.float32))
+    both = everything(calibration)
+    mean, spread = sum(both) / len(both), covariance_by_loops(both)
+    z = unit(rng.standard_normal((5, bank.dim)).astype(np.float32))
+    found = standardise(raw, calibration).scores(z)
+    for c, (W, b) in enumerate(zip(raw.weights.astype(np.float64), raw.offsets, strict=True)):
+        expected = [(W @ row + b - W @ mean) / np.sqrt(W @ spread @ W) for row in z]
+        np.testing.assert_allclose(found[:, c], expected, atol=2e-4)
