@@ -171,10 +171,10 @@ def compile_heads(model: Backbone, labels: list[str]) -> dict[str, Head]:
 
 
 def main() -> None:
-    """Show the demo, and save its first table as a picture if asked."""
+    """Show the demo, and save its tables as a picture if asked."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--backbone", default="mini")
-    parser.add_argument("--svg", type=Path, help="write the table of computed sounds as SVG")
+    parser.add_argument("--svg", type=Path, help="write the tables as SVG")
     parser.add_argument("--per-class", type=int, default=2, help="real recordings per class")
     arguments = parser.parse_args()
     console = Console(record=arguments.svg is not None, width=112 if arguments.svg else None)
@@ -184,14 +184,14 @@ def main() -> None:
     words = Text(f"\nLabels: {', '.join(labels)}   (model: {model.name})\n")
     table = synthetic_table(model, compile_heads(model, labels), wide=console.width >= _WIDE)
     console.print(Group(words, table))
-    if arguments.svg:
-        picture = console.export_svg(title="make demo")
-        # Without the web font: the viewer uses its own fixed-width font and downloads nothing.
-        arguments.svg.write_text(re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL))
     try:
         console.print(real_table(model, arguments.per_class))
     except UsageError:  # the shared recordings are not part of the repository
         console.print("(The shared recordings were not found; the table of them is left out.)")
+    if arguments.svg:
+        picture = console.export_svg(title="make demo")
+        # Without the web font: the viewer uses its own fixed-width font and downloads nothing.
+        arguments.svg.write_text(re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL))
     console.print(f"Done in {time.perf_counter() - started:.0f} s. Next, with your own labels:\n")
     command = '.venv/bin/driftscore classify demo/sounds --labels "siren, rain, a clock ticking"'
     lines = f"  {command}\n  {command} --compare cosine\n  .venv/bin/driftscore --help\n"
