@@ -348,7 +348,7 @@ def test_a_rule_from_outside_appears_in_every_table_and_figure(
     pytest.importorskip("matplotlib", reason="NOT RUN: figures need matplotlib (driftscore[lab])")
     from driftscore.lab.report.figures import snr_figure
 
-    (tmp_path / "outside_rules.py").write_text(
+    (tmp_path / "sharp_rules.py").write_text(
         "from driftscore.head import Head\n"
         "class Sharp:\n"
         '    """Sharpen."""\n'
@@ -359,7 +359,7 @@ def test_a_rule_from_outside_appears_in_every_table_and_figure(
     )
     monkeypatch.syspath_prepend(tmp_path)
     outside = {
-        b: Scoring("outside_rules:sharp", "", b, "das52", "", "mean", "prompt") for b in (0.1, 0.5)
+        b: Scoring("sharp_rules:sharp", "", b, "das52", "", "mean", "prompt") for b in (0.1, 0.5)
     }
     gone = Scoring("a_rule_that_is_not_installed")
     answers = {
