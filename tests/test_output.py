@@ -262,6 +262,7 @@ def test_a_file_that_is_being_replaced_stays_as_it_was(
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()
+    time.sleep(0.3)  # until it sleeps: a signal just before that is seen only at its end
     process.send_signal(number)
     process.communicate(timeout=30)
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
