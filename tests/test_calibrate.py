@@ -14,7 +14,7 @@ from driftscore.errors import AudioError, UsageError
 from driftscore.noise import SYNTHETIC, add_at_snr, excerpt, synthetic
 from driftscore.rules import choose_rule
 
-from .conftest import noise_clip
+from .conftest import Run, noise_clip
 
 LABELS = ["dog bark", "siren", "rain"]
 CLIPS = [noise_clip(1.0 + (seed % 3), seed=seed) for seed in range(24)]
@@ -203,3 +203,48 @@ def test_a_calibration_is_taken_by_its_path(
     calibration.save(path)
     made = Classifier(LABELS, backbone=fake, calibration=path).fit()
     assert made.head_.standardised
+
+
+def test_the_command_makes_a_calibration_and_adapts_it_to_a_place(
+    run: Run, tmp_path: Path, calibration: Calibration
+) -> None:
+    for number, clip in enumerate(CLIPS):
+        (tmp_path / "any").mkdir(exist_ok=True)
+        soundfile.write(tmp_path / "any" / f"{number:02}.wav", clip.samples, clip.rate)
+    made, yard = tmp_path / "cal.safetensors", tmp_path / "yard.safetensors"
+    status, out, err = run("calibrate", tmp_path / "any", "-b", "fake", "--out", made)
+    assert (status, out) == (0, "")
+    assert "Calibration of fake from 24 clips" in err
+    assert Calibration.load(made).clean.shape == calibration.clean.shape
+    update = ("calibrate", "--update", tmp_path / "any", "-b", "fake", "--out", yard)
+    status, _, err = run(*update, "--calibration", made, "--weight", 0.25)
+    assert status == 0
+    assert "windows of the place" in err
+    adapted = Calibration.load(yard)
+    assert adapted.site_weight == 0.25
+    assert len(adapted.site) >= 24
+    labels = ("--labels", "dog bark, siren", "-b", "fake", "-f", "csv")
+    status, out, _ = run("classify", tmp_path / "any", *labels, "--calibration", yard)
+    assert status == 0
+    assert ",sd," in out
+    status, out, _ = run("classify", tmp_path / "any", *labels, "--calibration", yard, "--raw")
+    assert ",raw," in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "Give RECORDINGS to make a calibration, or --update FOLDER"),
+        (["a.wav", "--update", "b.wav"], "Give RECORDINGS to make a calibration, or --update"),
+        (["--update", "a.wav"], "fake comes without a calibration"),
+        (["a.wav", "--weight", "much"], "--weight must be a number"),
+    ],
+)
+def test_wrong_use_of_calibrate_is_a_sentence(
+    run: Run, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    status, _, err = run(
+        "calibrate", *arguments, "-b", "fake", "--out", tmp_path / "cal.safetensors"
+    )
+    assert status == 2
+    assert message in err

@@ -226,7 +226,7 @@ def test_the_beta_of_a_preset_reaches_classifier_and_compile_head_alike(
 
 
 def test_prompts_take_the_place_of_those_of_the_preset(fake: Backbone, own_preset: Path) -> None:
-    prompts = PromptSettings(prompt="hear {c}", direction="svd", pack="generic5")
+    prompts = PromptSettings(prompt="noise of {c}", direction="svd", pack="generic5")
     classifier = Classifier(LABELS, backbone=fake, preset=own_preset, prompts=prompts).fit()
     bank = build_bank(LABELS, fake, settings=prompts)
     expected = compile_head(bank, "das", beta=0.6)

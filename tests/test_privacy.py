@@ -102,8 +102,8 @@ def check(trace: str, allowed: tuple[Path, ...]) -> None:
 def test_the_check_sees_a_lookup_and_a_foreign_file(tmp_path: Path) -> None:
     for line in (
         "1 socket(AF_INET, SOCK_DGRAM|SOCK_CLOEXEC, IPPROTO_IP) = 3",
-        '1 openat(AT_FDCWD, "/root/.deviceid", O_WRONLY|O_CREAT, 0666) = 3',
-        '1 mkdir("/root/.cache/Microsoft", 0777) = 0',
+        '1 openat(AT_FDCWD, "/home/me/.deviceid", O_WRONLY|O_CREAT, 0666) = 3',
+        '1 mkdir("/home/me/.cache/Microsoft", 0777) = 0',
     ):
         with pytest.raises(AssertionError):
             check(line, (tmp_path,))

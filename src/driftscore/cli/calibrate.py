@@ -17,15 +17,22 @@ from driftscore.errors import UsageError
 CalibrationOut = Annotated[
     str, typer.Option("--out", "-o", help="The safetensors file to write, or a URL.")
 ]
+Unlabelled = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Unlabelled recordings, folders, globs or URLs: a few hundred.", metavar="RECORDINGS"
+    ),
+]
 Noises = Annotated[
     list[str] | None,
     typer.Option("--noise", help="Noise recordings or folders; else synthetic noises."),
 ]
 Update = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--update",
-        help="Adapt this calibration, or the model's own (`own`), to the place of the recordings.",
+        help="Unlabelled recordings or folders of a place: adapt the model's own calibration, or "
+        "that of --calibration, to it. Takes the place of RECORDINGS.",
     ),
 ]
 PlaceWeight = Annotated[
@@ -36,10 +43,11 @@ Seed = Annotated[int, typer.Option("--seed", help="Seed of the random choices.")
 
 
 def calibrate(
-    files: take.Files,
     out: CalibrationOut,
+    recordings: Unlabelled = None,
     noise: Noises = None,
     update: Update = None,
+    calibration: take.CalibrationFile = None,
     weight: PlaceWeight = "0.5",
     most: Most = MOST,
     seed: Seed = 0,
@@ -50,34 +58,41 @@ def calibrate(
     address: take.Address = None,
     threads: take.Threads = None,
 ) -> None:
-    """Measure how noise moves a model's embeddings, from unlabelled recordings."""
-    recordings = expand(files)
+    """Measure how noise moves a model's embeddings, or adapt that to a place; no labels."""
+    if bool(recordings) == bool(update):
+        raise UsageError("Give RECORDINGS to make a calibration, or --update FOLDER to adapt one")
+    share = take.number("--weight", weight)
+    files, noises = expand(recordings or update or []), expand(noise or [])
     with take.make_embedder(backbone, runtime, cache, engine, address, threads) as embedder:
-        if update is not None:
-            share = take.number("--weight", weight)
-            made, problems = adapt(_base(update, embedder), embedder, recordings, weight=share)
+        if update:
+            base = _base(calibration, embedder)
+            made, problems = adapt(base, embedder, files, weight=share)
         else:
-            noises = expand(noise or [])
-            made, problems = make_calibration(embedder, recordings, noises, most=most, seed=seed)
-    for problem in problems:
-        say(f"skipped: {problem}")
+            made, problems = make_calibration(embedder, files, noises, most=most, seed=seed)
     made.save(out)
-    say(f"Calibration of {made.made_by.get('backbone')} from {len(made.clean)} clips in {out}")
-    if made.default_rule:
-        say(f"its rule: {made.default_rule} ({made.made_by.get('default_why')})")
-    say(f"use it: driftscore classify ... --backbone {backbone} --calibration {out}")
+    _report(made, problems, out, backbone)
     if problems:
         raise typer.Exit(1)
 
 
-def _base(update: str, embedder: Embedder) -> Calibration:
-    """Return the calibration to adapt."""
-    if update != "own":
-        return Calibration.load(update, embedder.backbone)
-    own = embedder.backbone.calibration_file
+def _report(made: Calibration, problems: list[str], out: str, backbone: str) -> None:
+    """Report what a calibration is made of, and how it is used."""
+    for problem in problems:
+        say(f"skipped: {problem}")
+    place = f" and {len(made.site)} windows of the place" if len(made.site) else ""
+    name = made.made_by.get("backbone")
+    say(f"Calibration of {name} from {len(made.clean)} clips{place} in {out}")
+    if made.default_rule:
+        say(f"its rule: {made.default_rule} ({made.made_by.get('default_why')})")
+    say(f"use it: driftscore classify ... --backbone {backbone} --calibration {out}")
+
+
+def _base(calibration: str | None, embedder: Embedder) -> Calibration:
+    """Return the calibration to adapt: the one that is given, or the model's own."""
+    own = embedder.backbone.calibration_file if calibration is None else calibration
     if own is None:
         raise UsageError(
             f"{embedder.backbone.name} comes without a calibration; make one with "
-            "`driftscore calibrate RECORDINGS --out FILE`, and adapt that"
+            "`driftscore calibrate RECORDINGS --out FILE`, and adapt that with --calibration FILE"
         )
     return Calibration.load(own, embedder.backbone)
