@@ -5,8 +5,10 @@ It behaves as a scikit-learn estimator (`get_params`, `set_params`, `clone`, `fi
 encodes the labels.
 """
 
+import copy
 import inspect
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from os import PathLike
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
@@ -19,10 +21,11 @@ from driftscore.backbones import DEFAULT_BACKBONE, Backbone, check_model
 from driftscore.bank import build_bank
 from driftscore.calibration import Calibration
 from driftscore.deprecated import with_deprecated
+from driftscore.detector import Detector
 from driftscore.embedder import Embedded, Embedder
 from driftscore.embeddings import EmbeddingFile
 from driftscore.errors import UsageError
-from driftscore.events import Event, Segment, merge, segments
+from driftscore.events import Detection, Event
 from driftscore.head import Head
 from driftscore.progress import progress_bar
 from driftscore.prompts import check_labels, compose
@@ -31,6 +34,7 @@ from driftscore.rules import Compile, Rule, RuleModule, choose_rule, compile_rul
 from driftscore.rules import check_settings as check_rule_settings
 from driftscore.settings import AUTO, DEFAULT_PRESET, Preset, PromptSettings, load_preset
 from driftscore.vectors import Matrix, Scores
+from driftscore.watchlist import NONE, WatchList
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -65,7 +69,8 @@ class Classifier:
             {"standardised": False} gives raw scores.
         prompts: how prompts are composed; None for those of the preset.
         preset: the settings of a paper, by name, or the path of a preset file.
-        threshold: `predict_labels` and `timeline` report every label with at least this score.
+        threshold: `predict_labels` reports every label with at least this score, `events` every
+            event that reaches it above the label's background.
         head: a compiled head, in place of labels and rule.
         calibration: how noise moves the model's embeddings, by its path or loaded: scores are then
             standardised. None for the one that comes with the model, False for none.
@@ -164,23 +169,46 @@ class Classifier:
         """Return the accuracy of `predict` against the true labels."""
         return float(np.mean(self.predict(X) == np.asarray(y)))
 
-    def segments(self, recording: Recording | Embedded) -> list[Segment]:
-        """Return the scores of each window of a recording, with the part it is responsible for."""
-        if isinstance(recording, Embedded):
-            embedded = recording
-        else:
-            [embedded] = self.embed([recording])
-        embedded.check()
-        scores = self._fitted().head_.scores(embedded.rows)
-        return segments(
-            (start, end, row)
-            for (start, end), row in zip(embedded.spans.tolist(), scores, strict=True)
-        )
+    def detector(
+        self, watch: WatchList | None = None, settings: Detection | None = None
+    ) -> Detector:
+        """Return the detector of events: of the labels, or of a watch list in their place."""
+        given = self.head is not None
+        if watch is None:
+            labels = self._fitted().head_.labels if given else check_labels(self.labels or ())
+            # A compiled head knows no words but its own.
+            watch = WatchList.of(labels, (NONE,) if given else ())
+        words = self
+        if not given:
+            words = copy.copy(self).set_params(labels=(*watch.texts, *watch.competing))
+            words.threshold = self.threshold
+        found = settings or Detection()
+        if self.threshold is not None and found.threshold is None:
+            found = found.changed(threshold=self.threshold)
+        head = words.fit().head_
+        self.embedder_ = words.embedder_
+        return Detector(self.embedder_, head, watch, found, words.calibration_)
 
-    def timeline(self, recording: Recording | Embedded) -> list[Event]:
-        """Return the events of a recording: which label is present, from when to when."""
-        parts = self.segments(recording)
-        return merge(parts, self.head_.labels, threshold=self.threshold)
+    def events(
+        self,
+        recording: Recording,
+        watch: WatchList | None = None,
+        settings: Detection | None = None,
+    ) -> Iterator[Event]:
+        """Yield the events of a recording: which label is present, from when to when.
+
+        To search many recordings, make a `detector` once.
+        """
+        return self.detector(watch, settings).events(recording)
+
+    def timeline(self, recording: Recording) -> list[Event]:
+        """Return the events of a recording; deprecated, use `events`."""
+        warnings.warn(
+            "Classifier.timeline is deprecated; use Classifier.events",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return list(self.events(recording))
 
     def texts(self) -> list[str]:
         """Return the exact texts that the head is made of; no model is loaded.
@@ -270,6 +298,7 @@ class Classifier:
         if self.head is not None:
             head = self.head if isinstance(self.head, Head) else Head.load(self.head)
             check_model(head.made_by, backbone, what="The head")
+            self.calibration_ = self._calibration(backbone) if head.standardised else None
             return head
         calibration = self._calibration(backbone)
         self.rule_, self.why_ = self._chosen_rule(calibration)
@@ -283,6 +312,8 @@ class Classifier:
             and self.rule_.standardised
             and calibration is not None,
         )
+        # What scores are measured against; None if they are raw.
+        self.calibration_: Calibration | None = calibration if standardised else None
         cache = self.embedder_.text_cache
         bank = build_bank(
             check_labels(() if self.labels is None else self.labels),
