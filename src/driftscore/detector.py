@@ -40,6 +40,7 @@ LOCAL_WINDOW_S, LOCAL_HOP_S = 2.0, 0.5
 """Window and hop for a backbone whose windows are poolings of frames."""
 OTHER_WINDOW_S = 4.0
 """Window for a backbone that encodes each window; the next one begins half of it later."""
+Observer = Callable[[float, float, Scores, Scores | float], None]
 _ALIKE = 0.6
 """A built-in word whose weights have this cosine with those of a label does not oppose it."""
 
@@ -246,9 +247,13 @@ class EventStream:
         self._rate = backbone.rate
         self._samples = 0
         self._scored_s = 0.0
+        self._span = 0.0, 0.0  # of the window in work
         self.levels = LevelTrack(backbone.rate)
         self.current: list[tuple[str, float]] = []
         """The labels of the last window with their share of the threshold, best first."""
+        self.observer: Observer | None = None
+        """Called for each window with its start and end, its scores above the background and what
+        they are divided by."""
 
     @property
     def seconds(self) -> float:
@@ -299,6 +304,7 @@ class EventStream:
         found: list[Event] = []
         detector = self._detector
         for (start_s, end_s, _), scores in zip(windows, detector.head.scores(rows), strict=True):
+            self._span = start_s, end_s
             found += advance(
                 detector, self._tracker, self._background, start_s, end_s - start_s, scores,
                 self._note,
@@ -311,6 +317,8 @@ class EventStream:
         share = (above / spreads)[: len(criteria.labels)] / criteria.thresholds
         order = np.argsort(-share, kind="stable")
         self.current = [(criteria.labels[c], float(share[c])) for c in order[:5]]
+        if self.observer is not None:
+            self.observer(*self._span, above, spreads)
 
     def _with_level(self, event: Event) -> Event:
         level = self.levels.level_db(event.start_s, event.end_s)
