@@ -55,6 +55,7 @@ class Reader:
         self._on_status = on_status
         self._notify = notify
         self._end: float | None = None  # of the last block
+        self._last = 0.0  # when it came
         self._dropped_s, self._reported = 0.0, 0.0
         self._backoff = Backoff()
         self._hopeless = False
@@ -99,9 +100,9 @@ class Reader:
     def _put(self, block: Block, stop: threading.Event, *, reopened: bool) -> None:
         self._backoff.healthy(block.seconds)
         if reopened and self._end is not None:
-            missing = max(0.0, block.at - self._end)
+            missing = max(0.0, block.at - self._end, time.monotonic() - self._last)
             block = Block(block.samples, block.rate, block.at, missing)
-        self._end = block.at + block.seconds
+        self._end, self._last = block.at + block.seconds, time.monotonic()
         self._dropped_s += self._queue.put(block, stop, wait=self._source.waits)
         self._report_dropped()
 
