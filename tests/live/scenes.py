@@ -37,8 +37,14 @@ class ScriptedSource:
     """Gives parts of audio one after another; an error takes the place of a part."""
 
     def __init__(
-        self, *runs: Samples | str, waits: bool = True, endless: bool = True, block_s: float = 0.1
+        self,
+        *runs: Samples | str,
+        waits: bool = True,
+        endless: bool = True,
+        idles: bool = False,
+        block_s: float = 0.1,
     ) -> None:
+        self._idles = idles  # stay open after the last part
         self.waits = waits
         self.endless = endless
         self._runs = list(runs)
@@ -61,6 +67,8 @@ class ScriptedSource:
             if stop.is_set():
                 return
             yield Block(run[first : first + self._step], RATE, begun + first / RATE)
+        if self._idles and not self._runs:
+            stop.wait()
 
 
 class Kept:

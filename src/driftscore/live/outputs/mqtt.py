@@ -98,7 +98,9 @@ class Mqtt:
         self._slugs: dict[str, dict[str, str]] = {name: {} for name in sources}
         self._states: dict[str, str] = {}
         """What is retained, by topic; sent again when the broker has started anew."""
-        self._client = self._connected(broker)
+        self._client = self._made(broker)
+        self._client.connect_async(broker.host, broker.port, keepalive=30)
+        self._client.loop_start()
 
     def words(self, source: str, watch: WatchList) -> None:
         """Announce the labels of a source; entities of labels that are gone are removed."""
@@ -158,7 +160,7 @@ class Mqtt:
     def _site_topic(self) -> str:
         return f"driftscore/{self._site}/status"
 
-    def _connected(self, broker: Broker) -> Any:
+    def _made(self, broker: Broker) -> Any:
         try:
             from paho.mqtt import client as paho
             from paho.mqtt.enums import CallbackAPIVersion
@@ -177,8 +179,6 @@ class Mqtt:
         client.on_connect = self._on_connect
         client.on_disconnect = self._on_disconnect
         client.on_message = self._on_message
-        client.connect_async(broker.host, broker.port, keepalive=30)
-        client.loop_start()
         return client
 
     def _on_connect(
