@@ -1,11 +1,14 @@
 """The listener: events of streams and files, gaps, confirmation, clips, privacy, words, stopping."""
 
+import array
+import fcntl
 import json
-import os
 import signal
 import subprocess
 import sys
+import termios
 import threading
+import time
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -20,13 +23,19 @@ from driftscore.live.confirming import Confirmation
 from driftscore.live.listener import Listener, ListenSettings, changed_watch
 from driftscore.live.sources import PlayedFile
 from driftscore.live.speech import SpeechGuard
+from driftscore.live.store import SqliteEvents
 from driftscore.watchlist import WatchedLabel, WatchList
 
 from .scenes import LABELS, RATE, Kept, ScriptedSource, eventually, scene, write
 
 WATCH = WatchList.of(LABELS)
 SOUNDS = [(12.0, "siren"), (24.0, "alarm_clock"), (36.0, "siren")]
-COMMAND = [sys.executable, "-c", "from driftscore.cli.listen import app; app()"]
+COMMAND = [
+    sys.executable, "-c",
+    "from driftscore.interrupts import interruptible\n"
+    "from driftscore.cli.listen import app\n"
+    "with interruptible(): app()",
+]  # fmt: skip
 
 
 def plain(event: Event) -> tuple[str, float, float]:
@@ -231,26 +240,35 @@ def test_sigterm_writes_the_last_event_and_ends_with_status_0(tmp_path: Path) ->
         [*COMMAND, "yard=-", "--raw", "s16le", "--rate", str(RATE), "-l", ", ".join(LABELS),
          "--store", str(tmp_path / "events.db")],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env={**os.environ, "DRIFTSCORE_INTERRUPTIBLE": "1"},
     )  # fmt: skip
     assert child.stdin is not None
-    assert child.stdout is not None
-    for _ in range(2):  # words, online
-        child.stdout.readline()
-        if _ == 0:
-            child.stdin.write(data)
-            child.stdin.flush()
-    import time
-
-    time.sleep(4)
+    child.stdin.write(data)
+    child.stdin.flush()
+    lines: list[str] = []
+    reading = threading.Thread(target=lambda: lines.extend(_lines(child)))
+    reading.start()
+    eventually(lambda: _size_of_pipe(child) == 0, 60)  # all of it is read
+    time.sleep(0.5)
     child.send_signal(signal.SIGTERM)
-    out, err = child.communicate(timeout=60)
-    events = [json.loads(line) for line in out.decode().splitlines() if '"event"' in line]
-    assert [event["label"] for event in events] == ["siren"], err
-    assert child.returncode == 0
-    from driftscore.live.store import SqliteEvents
+    reading.join(60)
+    assert child.wait(60) == 0
+    events = [json.loads(line) for line in lines if '"kind": "event"' in line]
+    assert [event["label"] for event in events] == ["siren"]
+    stored = SqliteEvents(tmp_path / "events.db").events()
+    assert [event.label for event in stored] == ["siren"]
 
-    assert [event.label for event in SqliteEvents(tmp_path / "events.db").events()] == ["siren"]
+
+def _lines(child: "subprocess.Popen[bytes]") -> list[str]:
+    assert child.stdout is not None
+    return [line.decode() for line in child.stdout]
+
+
+def _size_of_pipe(child: "subprocess.Popen[bytes]") -> int:
+    """Return the bytes that the child has not read yet."""
+    assert child.stdin is not None
+    waiting = array.array("i", [0])
+    fcntl.ioctl(child.stdin.fileno(), termios.FIONREAD, waiting)
+    return int(waiting[0])
 
 
 def test_settings_reach_the_detector(classifier: Classifier) -> None:
