@@ -13,7 +13,7 @@ from driftscore.live.records import EventRecord, LevelRecord, SourceStatus
 from driftscore.live.sources.protocol import SourceError
 from driftscore.watchlist import WatchList
 
-from ..conftest import PROJECT
+from tests.conftest import PROJECT
 
 RATE = 32_000
 LABELS = ("siren", "alarm clock")

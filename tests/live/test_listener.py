@@ -1,4 +1,4 @@
-"""The listener: events of streams and files, gaps, confirmation, clips, privacy, words, stopping."""
+"""The listener: events of streams and files, gaps, confirmation, clips, privacy, words, the end."""
 
 import array
 import fcntl
@@ -189,9 +189,7 @@ def test_without_a_calibration_no_clip_is_written(classifier: Classifier) -> Non
 def test_words_change_while_it_runs(classifier: Classifier) -> None:
     kept, source = Kept(), ScriptedSource(scene(20, [(12, "siren")]).samples, endless=True)
     messages: list[str] = []
-    with Listener(
-        classifier, WATCH, {"yard": source}, [kept], notify=messages.append
-    ) as listener:
+    with Listener(classifier, WATCH, {"yard": source}, [kept], notify=messages.append) as listener:
         eventually(lambda: listener.views()[0].seconds >= 19.9, 60)
         listener.change_words("yard", "siren, dog bark")
         eventually(lambda: len(kept.watched) == 2)

@@ -18,7 +18,9 @@ BERLIN = timezone(timedelta(hours=1))
 START = datetime(2026, 11, 16, 0, 10, 3, 250_000, tzinfo=BERLIN)
 
 
-def record(id: int = 1, label: str = "dog bark", start: datetime = START, why: str = "") -> EventRecord:
+def record(
+    id: int = 1, label: str = "dog bark", start: datetime = START, why: str = ""
+) -> EventRecord:
     event = Event(label, 10.0, 14.5, 4.1234, 3.0, -30.04, 3.21, rejected=why)
     return EventRecord(id, "mic1", event, start, start + timedelta(seconds=4.5))
 
@@ -28,7 +30,9 @@ def store(tmp_path: Path) -> SqliteEvents:
     return SqliteEvents(tmp_path / "events.db")
 
 
-def test_an_event_comes_back_with_the_zone_of_its_place(store: SqliteEvents, tmp_path: Path) -> None:
+def test_an_event_comes_back_with_the_zone_of_its_place(
+    store: SqliteEvents, tmp_path: Path
+) -> None:
     store.event(record(7))
     (found,) = store.events()
     assert (found.id, found.source, found.label) == (7, "mic1", "dog bark")
@@ -106,7 +110,7 @@ def test_sources_have_their_words_and_their_state(store: SqliteEvents) -> None:
 
 def test_a_file_that_is_no_database_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "x.db").write_text("this is no database at all, but long enough to be one" * 20)
-    with pytest.raises(StoreError, match="x.db cannot be used"):
+    with pytest.raises(StoreError, match=r"x\.db cannot be used"):
         SqliteEvents(tmp_path / "x.db")
 
 
