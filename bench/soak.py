@@ -23,7 +23,7 @@ import numpy as np
 from driftscore import Classifier, Embedder
 from driftscore.audio import Samples, read
 from driftscore.audit import AuditLog
-from driftscore.live.blocks import Block
+from driftscore.live.blocks import AudioBlock
 from driftscore.live.clips import ClipFolder, ClipSettings
 from driftscore.live.decisions import EventAudit
 from driftscore.live.listener import Listener, ListenSettings
@@ -50,7 +50,7 @@ class Loop:
         """Return what it is called in messages."""
         return "the loop"
 
-    def blocks(self, stop: threading.Event) -> Iterator[Block]:
+    def blocks(self, stop: threading.Event) -> Iterator[AudioBlock]:
         """Yield blocks without an end."""
         begun, step, position = time.monotonic(), round(BLOCK_S * RATE), 0
         while True:
@@ -58,7 +58,7 @@ class Loop:
             due = begun + (position + step) / RATE / self._speed
             if stop.wait(max(0.0, due - time.monotonic())):
                 return
-            yield Block(self._samples[first : first + step], RATE, begun + position / RATE)
+            yield AudioBlock(self._samples[first : first + step], RATE, begun + position / RATE)
             position += step
 
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from driftscore import Audio, Backbone, Classifier, Embedder
+from driftscore import Audio, Backbone, Classifier, Embedder, Result
 from driftscore.audit import AuditLog, DecidedBy, Decision, label_decision, read_entries
-from driftscore.classifier import Result
 from driftscore.errors import FormatError, UsageError
 from driftscore.replay import Replayer
 
@@ -195,7 +194,9 @@ def test_a_name_that_is_not_utf8_is_recorded(tmp_path: Path, classifier: Classif
 
 def test_the_model_of_the_default_is_replayed(mini: Backbone, tmp_path: Path) -> None:
     found = Classifier(("siren", "rain"), backbone=Embedder("mini", text_cache=False)).fit()
-    audio = Audio(0.1 * np.random.default_rng(0).standard_normal(64_000).astype("f4"), 32_000)
+    audio = Audio(
+        (0.1 * np.random.default_rng(0).standard_normal(64_000)).astype(np.float32), 32_000
+    )
     (result,) = found.classify([audio])
     by = DecidedBy.of(found)
     assert by.calibration is not None

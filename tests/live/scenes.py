@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from driftscore.audio import Audio, Samples, read
-from driftscore.live.blocks import Block
+from driftscore.live.blocks import AudioBlock
 from driftscore.live.records import EventRecord, LevelRecord, SourceStatus
 from driftscore.live.sources.protocol import SourceError
 from driftscore.watchlist import WatchList
-
 from tests.conftest import PROJECT
 
 RATE = 32_000
@@ -54,7 +53,7 @@ class ScriptedSource:
     def describe(self) -> str:
         return "the script"
 
-    def blocks(self, stop: threading.Event) -> Iterator[Block]:
+    def blocks(self, stop: threading.Event) -> Iterator[AudioBlock]:
         self.opened += 1
         if not self._runs:
             stop.wait()
@@ -66,7 +65,7 @@ class ScriptedSource:
         for first in range(0, len(run), self._step):
             if stop.is_set():
                 return
-            yield Block(run[first : first + self._step], RATE, begun + first / RATE)
+            yield AudioBlock(run[first : first + self._step], RATE, begun + first / RATE)
         if self._idles and not self._runs:
             stop.wait()
 

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftscore.errors import UsageError
-from driftscore.live.blocks import Block, BlockQueue
-from driftscore.live.reader import Backoff, Reader
+from driftscore.live.blocks import AudioBlock, BlockQueue
+from driftscore.live.reader import Backoff, SourceReader
 from driftscore.live.sources import FfmpegInput, Microphone, PlayedFile, SourceOptions, find_sources
 from driftscore.live.sources.ffmpeg import command, without_password
 from driftscore.live.sources.pipes import RawFormat
@@ -29,8 +29,8 @@ from .scenes import RATE, ScriptedSource, eventually, scene, write
 NEVER = threading.Event()
 
 
-def block(seconds: float, at: float = 0.0) -> Block:
-    return Block(np.ones(round(seconds * 1000), np.float32), 1000, at)
+def block(seconds: float, at: float = 0.0) -> AudioBlock:
+    return AudioBlock(np.ones(round(seconds * 1000), np.float32), 1000, at)
 
 
 @given(st.lists(st.floats(0.1, 3), min_size=1, max_size=40))
@@ -81,7 +81,9 @@ def test_a_source_that_fails_is_reported_and_opened_again(monkeypatch: pytest.Mo
     queue, stop = BlockQueue(), threading.Event()
     statuses: list[tuple[bool, str]] = []
     messages: list[str] = []
-    reader = Reader(source, queue, on_status=lambda *s: statuses.append(s), notify=messages.append)
+    reader = SourceReader(
+        source, queue, on_status=lambda *s: statuses.append(s), notify=messages.append
+    )
     thread = threading.Thread(target=reader.run, args=(stop,))
     thread.start()
     eventually(lambda: source.opened >= 4)
@@ -103,18 +105,20 @@ def test_a_source_that_fails_is_reported_and_opened_again(monkeypatch: pytest.Mo
 def test_dropped_audio_is_reported() -> None:
     messages: list[str] = []
     source = ScriptedSource(np.ones(4 * RATE, np.float32), waits=False, endless=False)
-    reader = Reader(source, BlockQueue(1.0), on_status=lambda *_: None, notify=messages.append)
+    reader = SourceReader(
+        source, BlockQueue(1.0), on_status=lambda *_: None, notify=messages.append
+    )
     reader.run(threading.Event())
     assert "falling behind" in messages[0]
     assert sum(float(m.split(" s of audio")[0].split()[-1]) for m in messages) == pytest.approx(3.0)
 
 
-def samples_of(source: StandardInput | FfmpegInput | PlayedFile) -> tuple[int, np.ndarray]:  # type: ignore[type-arg]
+def samples_of(source: StandardInput | FfmpegInput | PlayedFile) -> tuple[int, np.ndarray]:
     blocks = list(source.blocks(threading.Event()))
     return blocks[0].rate, np.concatenate([one.samples for one in blocks])
 
 
-def piped(data: bytes, raw: RawFormat | None = None) -> tuple[int, np.ndarray]:  # type: ignore[type-arg]
+def piped(data: bytes, raw: RawFormat | None = None) -> tuple[int, np.ndarray]:
     reading, writing = os.pipe()
 
     def feed() -> None:
@@ -223,7 +227,7 @@ def test_ffmpeg_is_started_again_when_the_stream_has_ended(
 
     queue, stop = BlockQueue(), threading.Event()
     statuses: list[bool] = []
-    reader = Reader(
+    reader = SourceReader(
         FfmpegInput(url), queue, on_status=lambda on, _: statuses.append(on), notify=lambda _: None
     )
     server = serve()
@@ -277,7 +281,7 @@ class FakeSound:
     def _initialize(self) -> None: ...
 
     def query_devices(self) -> list[dict[str, object]]:
-        return list(self.devices)  # type: ignore[arg-type]
+        return list(self.devices)
 
     def InputStream(self, *, device: int, samplerate: int, callback: object, **_: object) -> object:
         self.opened.append((device, samplerate))
@@ -297,7 +301,7 @@ def test_an_unplugged_microphone_is_noticed_although_nothing_is_raised(
 ) -> None:
     sound = FakeSound()
     monkeypatch.setitem(sys.modules, "sounddevice", sound)
-    taken: list[Block] = []
+    taken: list[AudioBlock] = []
     blocks = Microphone("usb pnp", stall_s=0.3).blocks(threading.Event())
     with pytest.raises(SourceError, match="unplugged"):
         taken.extend(iter(lambda: next(blocks), None))

@@ -49,7 +49,7 @@ Hop = Annotated[str | None, typer.Option("--hop", help="Seconds from one window 
 Speed = Annotated[
     str, typer.Option("--speed", help="Play a file so many times as fast; 0 for the fastest.")
 ]
-Raw = Annotated[
+RawOption = Annotated[
     str | None,
     typer.Option("--raw", help="Standard input is raw PCM: s16le | s32le | f32le | u8."),
 ]
@@ -71,8 +71,8 @@ MqttUrl = Annotated[
     typer.Option("--mqtt", help="mqtt://user@host:1883; the password: DRIFTSCORE_MQTT_PASSWORD."),
 ]
 Site = Annotated[str, typer.Option("--site", help="The name of this machine in MQTT topics.")]
-Store = Annotated[Path | None, typer.Option("--store", help="Keep events in this SQLite file.")]
-Clips = Annotated[
+StoreFile = Annotated[Path | None, typer.Option("--store", help="Keep events in this SQLite file.")]
+ClipsFolder = Annotated[
     str | None, typer.Option("--clips", help="Write the audio of events into this folder.")
 ]
 PreRoll = Annotated[str, typer.Option("--pre-roll", help="Seconds of a clip before its event.")]
@@ -107,7 +107,7 @@ def listen(
     false_alarms: FalseAlarms = None,
     hop: Hop = None,
     speed: Speed = "1",
-    raw: Raw = None,
+    raw: RawOption = None,
     rate: Rate = "48000",
     channels: Channels = "1",
     jsonl: Jsonl = None,
@@ -115,8 +115,8 @@ def listen(
     rejected: Rejected = False,
     mqtt: MqttUrl = None,
     site: Site = "home",
-    store: Store = None,
-    clips: Clips = None,
+    store: StoreFile = None,
+    clips: ClipsFolder = None,
     pre_roll: PreRoll = "3",
     keep_days: KeepDays = None,
     disk_share: DiskShare = None,

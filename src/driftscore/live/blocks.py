@@ -15,7 +15,7 @@ QUEUE_S = 30.0
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class AudioBlock:
     """Mono samples of a source.
 
     Attributes:
@@ -42,14 +42,14 @@ class BlockQueue:
 
     def __init__(self, most_s: float = QUEUE_S) -> None:
         self._most_s = most_s
-        self._blocks: deque[Block] = deque()
+        self._blocks: deque[AudioBlock] = deque()
         self._seconds = 0.0
         self._closed = False
         self._changed = threading.Condition()
         self.dropped_s = 0.0
         """Seconds of audio that were dropped so far."""
 
-    def put(self, block: Block, stop: threading.Event, *, wait: bool) -> float:
+    def put(self, block: AudioBlock, stop: threading.Event, *, wait: bool) -> float:
         """Add a block; return the seconds that were dropped for it.
 
         With `wait` nothing is dropped: it returns when there is room, or when `stop` is set.
@@ -73,7 +73,7 @@ class BlockQueue:
             self._changed.notify_all()
             return dropped
 
-    def get(self, timeout_s: float) -> Block | None:
+    def get(self, timeout_s: float) -> AudioBlock | None:
         """Return the next block; None if there is none in time."""
         with self._changed:
             if not self._blocks and not self._closed:
@@ -103,9 +103,9 @@ class BlockQueue:
         with self._changed:
             return max(0.0, self._seconds)
 
-    def _full(self, block: Block) -> bool:
+    def _full(self, block: AudioBlock) -> bool:
         return bool(self._blocks) and self._seconds + block.seconds > self._most_s
 
 
-def _after(block: Block, missing_s: float) -> Block:
+def _after(block: AudioBlock, missing_s: float) -> AudioBlock:
     return replace(block, gap_s=block.gap_s + missing_s)

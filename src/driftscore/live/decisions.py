@@ -10,7 +10,7 @@ from driftscore.classifier import Classifier
 from driftscore.detector import Detector
 from driftscore.events import Event
 from driftscore.live.records import EventRecord
-from driftscore.live.trace import ScoreTrace, Window
+from driftscore.live.trace import ScoreTrace, TracedWindow
 
 
 class EventAudit:
@@ -68,7 +68,7 @@ class EventAudit:
 
 
 def event_evidence(
-    event: Event, detector: Detector, windows: list[Window] | None, finished_s: float | None
+    event: Event, detector: Detector, windows: list[TracedWindow] | None, finished_s: float | None
 ) -> Mapping[str, object]:
     """Return the scores of a label and its negative words in the windows of an event."""
     criteria, settings = detector.criteria, detector.settings

@@ -19,7 +19,7 @@ from driftscore.live.clips import ClipFolder
 from driftscore.live.decisions import EventAudit
 from driftscore.live.meter import INTERVAL_S
 from driftscore.live.outputs import Output, Outputs
-from driftscore.live.reader import Reader
+from driftscore.live.reader import SourceReader
 from driftscore.live.records import EventIds, SourceStatus, SourceView, local_now
 from driftscore.live.sources import Source
 from driftscore.live.speech import SpeechGuard
@@ -95,7 +95,9 @@ class Listener:
             name: Worker(name, queue, detector, work) for name, queue in self._queues.items()
         }
         self._readers = {
-            name: Reader(source, self._queues[name], on_status=self._on_status(name), notify=notify)
+            name: SourceReader(
+                source, self._queues[name], on_status=self._on_status(name), notify=notify
+            )
             for name, source in sources.items()
         }
 

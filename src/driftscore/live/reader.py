@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from driftscore.errors import DriftscoreError, MissingExtraError, UsageError
-from driftscore.live.blocks import Block, BlockQueue
+from driftscore.live.blocks import AudioBlock, BlockQueue
 from driftscore.live.sources import Source
 
 FIRST_WAIT_S, LONGEST_WAIT_S, HEALTHY_S = 1.0, 60.0, 30.0
@@ -39,7 +39,7 @@ class Backoff:
         return now
 
 
-class Reader:
+class SourceReader:
     """Reads one source until it ends or is stopped."""
 
     def __init__(
@@ -97,11 +97,11 @@ class Reader:
             return str(error)
         return "" if not self._source.endless else f"{self._source.describe()} has ended"
 
-    def _put(self, block: Block, stop: threading.Event, *, reopened: bool) -> None:
+    def _put(self, block: AudioBlock, stop: threading.Event, *, reopened: bool) -> None:
         self._backoff.healthy(block.seconds)
         if reopened and self._end is not None:
             missing = max(0.0, block.at - self._end, time.monotonic() - self._last)
-            block = Block(block.samples, block.rate, block.at, missing)
+            block = AudioBlock(block.samples, block.rate, block.at, missing)
         self._end, self._last = block.at + block.seconds, time.monotonic()
         self._dropped_s += self._queue.put(block, stop, wait=self._source.waits)
         self._report_dropped()

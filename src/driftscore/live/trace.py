@@ -7,7 +7,7 @@ import numpy as np
 from driftscore.vectors import Scores
 
 KEPT_S = 300.0
-Window = tuple[float, float, Scores, Scores]
+TracedWindow = tuple[float, float, Scores, Scores]
 """Start, end, scores above the background and what they are divided by."""
 
 
@@ -15,7 +15,7 @@ class ScoreTrace:
     """Keeps the scores of some minutes of windows."""
 
     def __init__(self, hop_s: float, kept_s: float = KEPT_S) -> None:
-        self._windows: deque[Window] = deque(maxlen=max(2, round(kept_s / hop_s)))
+        self._windows: deque[TracedWindow] = deque(maxlen=max(2, round(kept_s / hop_s)))
         self._cut = False
 
     def add(self, start_s: float, end_s: float, above: Scores, spreads: Scores | float) -> None:
@@ -24,7 +24,7 @@ class ScoreTrace:
         scale = np.broadcast_to(np.asarray(spreads, np.float64), above.shape)
         self._windows.append((start_s, end_s, above.copy(), scale.copy()))
 
-    def since(self, start_s: float) -> list[Window] | None:
+    def since(self, start_s: float) -> list[TracedWindow] | None:
         """Return the windows from the one before an event; None if that one is gone."""
         windows = list(self._windows)
         first = next((n for n, w in enumerate(windows) if (w[0] + w[1]) / 2 >= start_s), 0)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from driftscore.detector import Detector, EventStream
 from driftscore.errors import DriftscoreError
 from driftscore.events import Event
-from driftscore.live.blocks import Block, BlockQueue
+from driftscore.live.blocks import AudioBlock, BlockQueue
 from driftscore.live.clips import AudioRing, ClipFolder, ClipSettings, span
 from driftscore.live.confirming import Confirmation
 from driftscore.live.decisions import EventAudit
@@ -61,7 +61,7 @@ class WorkSettings:
 class _Run:
     """One stream without gaps, and what belongs to it."""
 
-    def __init__(self, detector: Detector, block: Block, settings: WorkSettings) -> None:
+    def __init__(self, detector: Detector, block: AudioBlock, settings: WorkSettings) -> None:
         self.detector = detector
         self.rate = block.rate
         self.stream: EventStream = detector.stream(block.rate)
@@ -78,7 +78,7 @@ class _Run:
         """Seconds of audio so far."""
         return self._samples / self.rate
 
-    def feed(self, block: Block) -> list[Event]:
+    def feed(self, block: AudioBlock) -> list[Event]:
         """Take a block; return the events that ended."""
         self._begun += _FOLLOW * (block.at - self.seconds - self._begun)
         self._samples += len(block.samples)
@@ -149,7 +149,7 @@ class Worker:
             self.detector = changed
             self._settings.outputs.words(self.name, changed.watch)
 
-    def _take(self, block: Block) -> None:
+    def _take(self, block: AudioBlock) -> None:
         run = self._run
         if run is not None and (block.gap_s > GAP_S or block.rate != run.rate):
             self._finish()
@@ -175,7 +175,7 @@ class Worker:
                 self._report(event, run, finished_s=run.stream.seconds)
         self._set_active(frozenset())
 
-    def _measure(self, block: Block, run: _Run) -> None:
+    def _measure(self, block: AudioBlock, run: _Run) -> None:
         if self._meter is None or run.seconds == 0:
             before = self._meter.finish() if self._meter is not None else []
             self._report_levels(before, local_now())

@@ -15,7 +15,7 @@ from functools import cache
 from typing import IO
 
 from driftscore.errors import MissingExtraError
-from driftscore.live.blocks import Block
+from driftscore.live.blocks import AudioBlock
 from driftscore.live.sources.pipes import Pipe, RawFormat, raw_blocks
 from driftscore.live.sources.protocol import STALL_S, SourceError
 
@@ -42,7 +42,7 @@ class FfmpegInput:
         """Return the URL without its password."""
         return without_password(self._url)
 
-    def blocks(self, stop: threading.Event) -> Iterator[Block]:
+    def blocks(self, stop: threading.Event) -> Iterator[AudioBlock]:
         """Run ffmpeg and yield what it decodes."""
         if shutil.which("ffmpeg") is None:
             raise MissingExtraError(f"Reading {self.describe()}", command="apt install ffmpeg")
@@ -65,7 +65,9 @@ class FfmpegInput:
                 self._audio_only = self._audio_only if started else not self._audio_only
                 raise SourceError(f"{self.describe()} has ended{last_line(errors, self._url)}")
 
-    def _read(self, process: "subprocess.Popen[bytes]", stop: threading.Event) -> Iterator[Block]:
+    def _read(
+        self, process: "subprocess.Popen[bytes]", stop: threading.Event
+    ) -> Iterator[AudioBlock]:
         assert process.stdout is not None  # noqa: S101 (it is a pipe)
         pipe = Pipe(process.stdout.fileno(), stop)
         first = pipe.read(self._raw.frame, OPEN_S)

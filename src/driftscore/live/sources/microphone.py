@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from driftscore.errors import MissingExtraError
-from driftscore.live.blocks import Block
+from driftscore.live.blocks import AudioBlock
 from driftscore.live.sources.protocol import BLOCK_S, STALL_S, SourceError
 
 _QUEUE = 100  # blocks between the callback and the reader
@@ -36,10 +36,10 @@ class Microphone:
         """Return what it is called in messages."""
         return f"microphone {self._name!r}" if self._name else "the default microphone"
 
-    def blocks(self, stop: threading.Event) -> Iterator[Block]:
+    def blocks(self, stop: threading.Event) -> Iterator[AudioBlock]:
         """Open the device and yield its audio; raise when the callback is not called any more."""
         sound = _library()
-        taken: queue.Queue[Block] = queue.Queue(_QUEUE)
+        taken: queue.Queue[AudioBlock] = queue.Queue(_QUEUE)
         try:
             number, rate = self._device(sound)
             with sound.InputStream(
@@ -50,7 +50,9 @@ class Microphone:
         except sound.PortAudioError as error:
             raise SourceError(f"{self.describe()} cannot be used: {error}") from error
 
-    def _taken(self, taken: "queue.Queue[Block]", stop: threading.Event) -> Iterator[Block]:
+    def _taken(
+        self, taken: "queue.Queue[AudioBlock]", stop: threading.Event
+    ) -> Iterator[AudioBlock]:
         last = time.monotonic()
         while not stop.is_set():
             try:
@@ -100,12 +102,12 @@ def _library() -> Any:
     return sounddevice
 
 
-def _callback(taken: "queue.Queue[Block]", rate: int) -> Any:
+def _callback(taken: "queue.Queue[AudioBlock]", rate: int) -> Any:
     """Return the function that PortAudio calls with each block; it must not wait."""
 
     def callback(data: Any, frames: int, when: object, status: object) -> None:
         samples = np.array(data[:, 0], np.float32)
-        block = Block(samples, rate, time.monotonic() - frames / rate)
+        block = AudioBlock(samples, rate, time.monotonic() - frames / rate)
         while True:
             try:
                 taken.put_nowait(block)

@@ -12,7 +12,7 @@ import numpy as np
 from driftscore.audio import Audio
 from driftscore.decoding import MOST_CHANNELS, RATES
 from driftscore.errors import UsageError, unknown
-from driftscore.live.blocks import Block
+from driftscore.live.blocks import AudioBlock
 from driftscore.live.sources.protocol import BLOCK_S
 
 FORMATS = {"s16le": "<i2", "s32le": "<i4", "f32le": "<f4", "u8": "u1"}
@@ -46,13 +46,13 @@ class RawFormat:
         """Bytes of a block."""
         return max(1, round(self.rate * BLOCK_S)) * self.frame
 
-    def block(self, data: bytes) -> Block:
+    def block(self, data: bytes) -> AudioBlock:
         """Return complete frames as a block that ends now."""
         flat = Audio(np.frombuffer(data, FORMATS[self.sample_format]), self.rate).samples
         if self.channels > 1:
             channels = flat.reshape(-1, self.channels)
             flat = channels.mean(axis=1, dtype=np.float64).astype(np.float32)
-        return Block(flat, self.rate, time.monotonic() - len(flat) / self.rate)
+        return AudioBlock(flat, self.rate, time.monotonic() - len(flat) / self.rate)
 
 
 class Pipe:
@@ -81,7 +81,7 @@ class Pipe:
         return bytes(data)
 
 
-def raw_blocks(pipe: Pipe, raw: RawFormat, stall_s: float) -> Iterator[Block | None]:
+def raw_blocks(pipe: Pipe, raw: RawFormat, stall_s: float) -> Iterator[AudioBlock | None]:
     """Yield the blocks of raw samples, and None each time that nothing comes for `stall_s`."""
     rest = b""
     while (data := pipe.read(raw.block_bytes, stall_s)) != b"":

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from driftscore.decoding import decoded
 from driftscore.errors import UsageError
-from driftscore.live.blocks import Block
+from driftscore.live.blocks import AudioBlock
 from driftscore.live.sources.protocol import BLOCK_S
 
 
@@ -29,7 +29,7 @@ class PlayedFile:
         """Return the path of the file."""
         return self._path
 
-    def blocks(self, stop: threading.Event) -> Iterator[Block]:
+    def blocks(self, stop: threading.Event) -> Iterator[AudioBlock]:
         """Yield the blocks of the file, each when its time has come."""
         begun = time.monotonic()
         position = 0
@@ -41,5 +41,5 @@ class PlayedFile:
                     due = begun + (position + len(part)) / rate / (self._speed or float("inf"))
                     if stop.wait(max(0.0, due - time.monotonic())):
                         return
-                    yield Block(part, rate, begun + position / rate)
+                    yield AudioBlock(part, rate, begun + position / rate)
                     position += len(part)

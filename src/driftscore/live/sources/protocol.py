@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from driftscore.errors import AudioError
-from driftscore.live.blocks import Block
+from driftscore.live.blocks import AudioBlock
 
 BLOCK_S = 0.1
 """Length of a block that a source gives."""
@@ -28,7 +28,7 @@ class Source(Protocol):
     def describe(self) -> str:
         """Return what it is, for messages; without passwords."""
 
-    def blocks(self, stop: threading.Event) -> Iterator[Block]:
+    def blocks(self, stop: threading.Event) -> Iterator[AudioBlock]:
         """Open the source and yield its audio until `stop` is set or the audio ends.
 
         Raises `SourceError` when it cannot be opened or stalls.

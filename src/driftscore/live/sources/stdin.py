@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 
-from driftscore.live.blocks import Block
+from driftscore.live.blocks import AudioBlock
 from driftscore.live.sources.pipes import Pipe, RawFormat, raw_blocks
 from driftscore.live.sources.protocol import STALL_S, SourceError
 
@@ -39,7 +39,7 @@ class StandardInput:
         """Return what it is called in messages."""
         return "standard input"
 
-    def blocks(self, stop: threading.Event) -> Iterator[Block]:
+    def blocks(self, stop: threading.Event) -> Iterator[AudioBlock]:
         """Yield the audio until the end of the input; a pause is reported, and waited for."""
         pipe = Pipe(sys.stdin.fileno() if self._descriptor is None else self._descriptor, stop)
         raw = self._raw or read_header(pipe)
