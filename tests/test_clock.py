@@ -195,6 +195,7 @@ def test_a_start_that_is_no_time_is_wrong_usage(text: str) -> None:
         parse_start(text)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=60) | st.from_regex(r"[0-9]{8}[T_][0-9]{6}[-+0-9Z]{0,6}"))
 def test_any_name_is_a_time_or_nothing(name: str) -> None:
     found = from_name(name)
@@ -208,7 +209,7 @@ COMPLETE = (
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.integers(0, 900), swap=st.binary(max_size=12), keep=st.integers(0, 1200))
 def test_a_damaged_header_is_a_time_or_nothing(
     tmp_path: Path, place: int, swap: bytes, keep: int

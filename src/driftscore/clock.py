@@ -9,8 +9,8 @@ It is taken from the first of these that says it:
    of the INFO list if it has a time of day.
 
 A time without a zone gets that of the metadata if both show the same time of day, else the zone of
-this machine, and `Start.zone_known` is then False. Files come from anyone: a header is read in small
-bounded parts, and one that makes no sense means that the time is unknown.
+this machine, and `Start.zone_known` is then False. Files come from anyone: a header is read in
+small bounded parts, and one that makes no sense means that the time is unknown.
 """
 
 import re

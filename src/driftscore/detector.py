@@ -21,7 +21,7 @@ from driftscore.background import Background
 from driftscore.calibration import Calibration, standardise
 from driftscore.embedder import Embedder
 from driftscore.errors import AudioError, UsageError
-from driftscore.events import Criteria, Detection, Event, Tracker, in_order
+from driftscore.events import Criteria, Detection, Event, Tracker, Watcher, in_order
 from driftscore.head import Head
 from driftscore.levels import LevelTrack
 from driftscore.sliding import BLOCK_S, LIVE_BLOCK_S, WindowEmbedding, window_stream
@@ -93,15 +93,17 @@ class Detector:
         *,
         rejected: bool = False,
         seconds: Callable[[float], None] | None = None,
+        watcher: Watcher | None = None,
     ) -> Iterator[Event]:
         """Yield the events of a recording by their start; with `rejected` also those not reported.
 
-        `seconds` is called with the seconds of audio that are done, for a progress bar.
+        `seconds` is called with the seconds of audio that are done, for a progress bar; `watcher`
+        is given the samples and the scores over time, for a picture.
         """
         criteria = self.criteria
         if self._source() == "recording":
             criteria = self._own_criteria(recording)
-        found = self._batches(recording, criteria, seconds)
+        found = self._batches(recording, criteria, seconds, watcher)
         return (event for event in in_order(found) if rejected or not event.rejected)
 
     def stream(self, rate: int, *, block_s: float = LIVE_BLOCK_S) -> "EventStream":
@@ -138,7 +140,11 @@ class Detector:
         return list(peaks.values())
 
     def _batches(
-        self, recording: Recording, criteria: Criteria, seconds: Callable[[float], None] | None
+        self,
+        recording: Recording,
+        criteria: Criteria,
+        seconds: Callable[[float], None] | None,
+        watcher: Watcher | None = None,
     ) -> Iterator[tuple[list[Event], float]]:
         """Yield the events that ended, and the earliest start of those that may follow."""
         backbone = self.embedder.backbone
@@ -146,7 +152,7 @@ class Detector:
         with ThreadPoolExecutor(backbone.parallel) if local else nullcontext() as pool:
             stream = EventStream(
                 self, backbone.rate, criteria, block_s=BLOCK_S, pool=pool,
-                name=describe(recording),
+                name=describe(recording), watcher=watcher,
             )  # fmt: skip
             for part in resampled_blocks(recording, backbone.rate):
                 batch = stream.feed(part)
@@ -229,10 +235,12 @@ class EventStream:
         block_s: float,
         pool: ThreadPoolExecutor | None = None,
         name: str = "The stream",
+        watcher: Watcher | None = None,
     ) -> None:
         backbone = detector.embedder.backbone
         self._detector = detector
         self._name = name
+        self._watcher = watcher
         self._resampler = None
         if rate != backbone.rate:
             self._resampler = soxr.ResampleStream(
@@ -284,6 +292,8 @@ class EventStream:
     def _taken(self, samples: Samples) -> list[Event]:
         self._samples += len(samples)
         self.levels.feed(samples)
+        if self._watcher is not None:
+            self._watcher.samples(samples, self._rate)
         return self._scored(self._windows.feed(samples))
 
     def _scored(self, windows: list[WindowEmbedding]) -> list[Event]:
@@ -306,11 +316,13 @@ class EventStream:
             self._scored_s = (start_s + end_s) / 2
         return [self._with_level(event) for event in found]
 
-    def _note(self, above: Scores, spreads: Scores | float) -> None:
+    def _note(self, time_s: float, above: Scores, spreads: Scores | float) -> None:
         criteria = self._tracker.criteria
         share = (above / spreads)[: len(criteria.labels)] / criteria.thresholds
         order = np.argsort(-share, kind="stable")
         self.current = [(criteria.labels[c], float(share[c])) for c in order[:5]]
+        if self._watcher is not None:
+            self._watcher.scores(time_s, share)
 
     def _with_level(self, event: Event) -> Event:
         level = self.levels.level_db(event.start_s, event.end_s)
@@ -325,7 +337,7 @@ def advance(
     start_s: float,
     window_s: float,
     scores: Scores,
-    note: Callable[[Scores, Scores | float], None] | None = None,
+    note: Callable[[float, Scores, Scores | float], None] | None = None,
 ) -> list[Event]:
     """Give one window to a tracker, relative to the background before it; then add it to that."""
     above = scores - background.level(scores)
@@ -334,7 +346,7 @@ def advance(
     if spreads is not None:
         found = tracker.feed(start_s, start_s + window_s, above, spreads)
         if note is not None:
-            note(above, spreads)
+            note(start_s + window_s / 2, above, spreads)
     background.update(scores, tracker.held(start_s + window_s / 2))
     return found
 
