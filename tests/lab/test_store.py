@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from driftscore.errors import DriftscoreError, FormatError, StoreError
+from driftscore.errors import DriftscoreError, StoreError
 from driftscore.lab.conditions import Cell, Condition, Row, Scoring
 from driftscore.lab.metrics import Interval
 from driftscore.lab.runs import schema
@@ -30,7 +30,7 @@ def test_rows_are_read_as_they_were_stored(tmp_path: Path) -> None:
         store.put_rows([put, row("cosine")])
     with Store(tmp_path) as store:
         found = {r.cell.scoring.rule: r for r in store.rows()}
-        assert store.done(CONDITION) == {put.cell.key, row("cosine").cell.key}
+        assert set(store.done(CONDITION)) == {put.cell.key, row("cosine").cell.key}
     chosen = found["das"].outcomes
     assert chosen is not None
     assert chosen.tolist() == outcomes.tolist()
@@ -63,8 +63,7 @@ def test_arrays_are_found_by_their_name_and_a_damaged_file_counts_as_none(tmp_pa
         other = store.path("embeddings", "b")
         other.parent.mkdir(exist_ok=True)
         path.rename(other)
-        with pytest.raises(FormatError, match="belongs to another condition"):
-            store.get_arrays("embeddings", "b")
+        assert store.get_arrays("embeddings", "b") is None  # it belongs to another name
 
 
 def test_a_full_disk_is_reported_and_the_store_opens_again(
