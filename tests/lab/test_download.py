@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from driftscore import downloads
 from driftscore.errors import DownloadError, UsageError, WriteError
 from driftscore.lab.corpora import download
 from driftscore.lab.corpora.about import About, Remote, zenodo
@@ -75,7 +76,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "PAUSE_S", 0.0)
+    monkeypatch.setattr(downloads, "PAUSE_S", 0.0)
 
 
 ESC50 = {
@@ -186,7 +187,7 @@ def test_a_wrong_checksum_is_refused_and_leaves_nothing(
     assert tree(tmp_path) == []
 
 
-@pytest.mark.parametrize(("code", "tries"), [(404, 1), (403, 1), (503, download.TRIES)])
+@pytest.mark.parametrize(("code", "tries"), [(404, 1), (403, 1), (503, downloads.TRIES)])
 def test_an_answer_that_is_an_error_is_said_and_only_a_busy_server_asked_again(
     server: Server, small_esc50: bytes, tmp_path: Path, code: int, tries: int
 ) -> None:
@@ -297,7 +298,7 @@ def test_a_full_disk_ends_the_download_with_a_message(
     def full(*args: object, **kwargs: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(download, "open", full, raising=False)
+    monkeypatch.setattr(downloads, "open", full, raising=False)
     with pytest.raises(WriteError, match=r"Cannot write .*\.part: No space left on device"):
         download.get("esc50", tmp_path, mirror=server.url)
     assert len(server.seen) == 1
@@ -314,7 +315,7 @@ def test_the_progress_bar_counts_all_bytes_and_begins_where_the_last_run_ended(
         bars.append((what, total, show, steps))
         yield steps.append
 
-    monkeypatch.setattr(download, "progress_bar", counted)
+    monkeypatch.setattr(downloads, "progress_bar", counted)
     server.breaks[ESC50_PATH] = [100_000]
     download.get("esc50", tmp_path, mirror=server.url, show=True)
     (what, total, show, first), (_, _, _, second) = bars

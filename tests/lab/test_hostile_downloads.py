@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from driftscore.downloads import _SafeRedirects
 from driftscore.errors import DownloadError, FormatError
-from driftscore.lab.corpora.download import _plain, _SecureRedirects, _sum
+from driftscore.lab.corpora.download import _plain, _sum
 from driftscore.lab.corpora.unpack import unpack
 
 
 @pytest.mark.parametrize("target", ["http://evil.example/a", "ftp://evil.example/a"])
 def test_a_redirect_from_https_to_anything_else_is_refused(target: str) -> None:
     request = urllib.request.Request("https://zenodo.org/a")
-    handler = _SecureRedirects()
+    handler = _SafeRedirects()
     with pytest.raises(DownloadError, match="which is not https"):
         handler.redirect_request(request, io.BytesIO(), 302, "Found", HTTPMessage(), target)
     good = "https://files.zenodo.org/a"
