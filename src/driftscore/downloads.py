@@ -69,11 +69,13 @@ def read_document(url: str, *, most: int) -> bytes:
         with _Connection(url, 0) as connection:
             if connection.status != 200:
                 _give_up(url, f"the server answers {connection.status} instead of the document")
-            content = bytearray()
+            length, content = connection.length, bytearray()
             for block in connection.blocks():
                 content += block
                 if len(content) > most:
                     _give_up(url, f"it has more than {most:,} bytes")
+            if length is not None and len(content) < length:
+                _give_up(url, f"the connection ended after {len(content):,} of {length:,} bytes")
     except urllib.error.HTTPError as error:
         _give_up(url, _status_problem(error))
     except (http.client.HTTPException, OSError) as error:

@@ -131,6 +131,10 @@ def test_corpora_are_listed_and_checked(tmp_path: Path, monkeypatch: pytest.Monk
     assert "meta/esc50.csv" in lacking.stdout
     assert "driftscore data get esc50" in lacking.stderr
     assert call("data", "check", "synthetic").exit_code == 0
+    own = call("data", "check", "folder", "--home", tmp_path)
+    assert own.exit_code == 1
+    assert "data get" not in own.stderr  # there is nothing to download
+    assert "put them into the folder" in own.stderr
     assert "did you mean 'esc50'" in str(call("data", "check", "esc5").exception)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from driftscore import downloads
-from driftscore.errors import DownloadError, UsageError, WriteError
+from driftscore.errors import DownloadError, FormatError, UsageError, WriteError
 from driftscore.lab.corpora import download
 from driftscore.lab.corpora.about import About, Remote, zenodo
 from driftscore.lab.corpora.datasets import esc50, fsd50k, sonyc_ust, urbansound8k
@@ -341,3 +341,69 @@ def test_only_https_is_trusted_without_a_mirror(
         download.get("esc50", tmp_path)
     with pytest.raises(UsageError, match="A mirror must be an http or https address"):
         download.get("esc50", tmp_path, mirror="file:///etc")
+
+
+def test_an_archive_that_is_refused_is_deleted_and_leaves_nothing(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = zipped({**ESC50, "../evil.wav": b"x"})
+    server.files[ESC50_PATH] = content
+    remote = Remote("ESC-50.zip", esc50.ABOUT.files[0].url, md5(content))
+    monkeypatch.setattr(esc50, "ABOUT", About("ESC-50", "", "x", "x", (remote,)))
+    with pytest.raises(FormatError, match="not safe to unpack"):
+        download.get("esc50", tmp_path / "home", mirror=server.url, keep=True)
+    assert tree(tmp_path) == []
+
+
+def test_a_move_that_fails_half_way_is_repaired_by_the_next_run(
+    server: Server, small_esc50: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved: list[Path] = []
+    original = Path.replace
+
+    def failing(self: Path, target: Path) -> Path:
+        if ".unpacking" in str(self):
+            moved.append(self)
+            if len(moved) == 2:
+                raise OSError(28, "No space left on device")
+        return original(self, target)
+
+    monkeypatch.setattr(Path, "replace", failing)
+    with pytest.raises(WriteError, match=r"Cannot unpack ESC-50.zip: No space left on device"):
+        download.get("esc50", tmp_path, mirror=server.url)
+    assert "downloads.json" not in tree(tmp_path)
+    download.get("esc50", tmp_path, mirror=server.url)
+    assert tree(tmp_path) == sorted([*ESC50, "downloads.json"])
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", "7", '{"ESC-50.zip": 3}', '{"ESC-50.zip": {}}'])
+def test_a_damaged_record_of_downloads_counts_as_none(
+    damage: str, server: Server, small_esc50: bytes, tmp_path: Path
+) -> None:
+    (tmp_path / "downloads.json").write_text(damage)
+    download.get("esc50", tmp_path, mirror=server.url)
+    assert json.loads((tmp_path / "downloads.json").read_text())["ESC-50.zip"]["md5"]
+
+
+def test_what_was_deleted_since_is_downloaded_again(
+    server: Server, small_esc50: bytes, tmp_path: Path
+) -> None:
+    download.get("esc50", tmp_path, mirror=server.url)
+    (tmp_path / "ESC-50-x/audio/1-1-A-0.wav").unlink()
+    download.get("esc50", tmp_path, mirror=server.url)
+    assert esc50.missing(tmp_path) == []
+
+
+def test_every_published_sum_is_pinned_and_of_the_form_of_an_md5() -> None:
+    """A pinned file is verified by our own sum: no record is asked for it."""
+    asked = {"sonyc_ust", "tut2016", "demand", "musan"}  # their sums are not published elsewhere
+    for name in download.corpus_names():
+        for remote in download.find_corpus(name).about.files:
+            pinned = re.fullmatch("[0-9a-f]{32}", remote.md5) is not None
+            assert pinned or (name in asked and not remote.md5), remote
+
+
+@pytest.mark.parametrize("mirror", ["http://", "https:///x", "http://[::1", "http://x:port", "x"])
+def test_a_mirror_is_an_address_with_a_host(mirror: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="A mirror must be an http or https address"):
+        download.get("esc50", tmp_path, mirror=mirror)

@@ -7,6 +7,7 @@ errors: no corpus needs them. So is content of more than `_MOST_RATIO` times the
 """
 
 import bz2
+import errno
 import gzip
 import io
 import lzma
@@ -63,7 +64,8 @@ def _boundary(archive: Path) -> Iterator[None]:
     except MemoryError as error:
         raise FormatError(f"{damaged}: it needs more memory than there is") from error
     except OSError as error:
-        if error.errno is None:  # bz2 and gzip say so that their data is damaged
+        # bz2 and gzip have errors without a number; a position before the file is "invalid".
+        if error.errno in (None, errno.EINVAL):
             raise FormatError(f"{damaged}: {error}") from error
         raise WriteError(f"Cannot unpack {archive.name}: {error.strerror or error}") from error
     except Exception as error:  # zipfile, tarfile and lzma raise many kinds on damaged files
