@@ -10,6 +10,7 @@ from typer.testing import CliRunner, Result
 
 from driftscore.cli.app import app
 from driftscore.errors import DriftscoreError, UsageError
+from driftscore.lab.conditions import Cell, Condition, Row, Scoring
 from driftscore.lab.corpora import download
 from driftscore.lab.runs import export
 from driftscore.lab.runs.mixes import build as build_mix
@@ -72,6 +73,17 @@ def test_all_rows_are_exported(grid: Path, tmp_path: Path) -> None:
         assert flat["key"] == line["key"] == row.cell.key
         assert line["rule"] == row.cell.scoring.rule
     assert tuple(table[0]) == export.columns()
+
+
+def test_a_text_in_csv_is_never_a_formula(tmp_path: Path) -> None:
+    condition = Condition("=1+1", "d", 0, None, "", None, None, None, "@fake", "m")
+    row = Row(Cell(condition, Scoring("das")), error='-2+3+cmd|" /C calc"!A0')
+    export.export([row], tmp_path / "rows.csv")
+    with open(tmp_path / "rows.csv", newline="", encoding="utf-8") as handle:
+        (flat,) = csv.DictReader(handle)
+    assert flat["dataset"] == "'=1+1"
+    assert flat["backbone"] == "'@fake"
+    assert flat["error"].startswith("'-2+3")
 
 
 def test_parquet_needs_pyarrow_and_other_suffixes_are_refused(

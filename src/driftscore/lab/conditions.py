@@ -9,6 +9,7 @@ The key of a cell is canonical JSON of everything that can change its number.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple, TypeVar, get_args, get_type_hints
 
 import numpy as np
@@ -223,13 +224,13 @@ def _built(kind: type[Part], values: object) -> Part:
     name = kind.__name__.lower()
     if not isinstance(values, dict):
         raise FormatError(f"a {name} is missing")
-    hints = get_type_hints(kind)
+    kinds = _kinds(kind)
     for key, value in values.items():
         if key not in kind.__slots__:
             raise FormatError(f"a {name} has no {key!r}")
         # A text with half of a surrogate pair cannot be written to a file.
         damaged = isinstance(value, str) and not value.isascii() and _has_surrogates(value)
-        if damaged or not _is_of(value, hints[key]):
+        if damaged or not _is_of(value, kinds[key]):
             raise FormatError(f"the {key} of a {name} cannot be {value!r:.60}")
     try:
         return kind(**values)
@@ -237,9 +238,14 @@ def _built(kind: type[Part], values: object) -> Part:
         raise FormatError(f"a {name} is incomplete: {error}") from error
 
 
-def _is_of(value: object, hint: object) -> bool:
+@cache
+def _kinds(kind: type[Condition] | type[Scoring]) -> dict[str, tuple[object, ...]]:
+    """Return the types that each value of a condition or a scoring may have."""
+    return {name: get_args(hint) or (hint,) for name, hint in get_type_hints(kind).items()}
+
+
+def _is_of(value: object, kinds: tuple[object, ...]) -> bool:
     """Return whether a value of JSON is of a type; a whole number may stand for a float."""
-    kinds = get_args(hint) or (hint,)
     if isinstance(value, bool):
         return bool in kinds
     return type(value) in kinds or (isinstance(value, int) and float in kinds)

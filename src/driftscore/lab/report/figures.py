@@ -95,7 +95,7 @@ def class_figure(results: Results) -> Figure | None:
         sorted_gains = sorted(gains[scene].items(), key=lambda pair: pair[1])
         if len(sorted_gains) > 2 * _SHOWN_CLASSES:
             sorted_gains = sorted_gains[:_SHOWN_CLASSES] + sorted_gains[-_SHOWN_CLASSES:]
-        names = [visible(label.replace("_", " ")) for label, _ in sorted_gains]
+        names = [_shown(label.replace("_", " ")) for label, _ in sorted_gains]
         values = [gain for _, gain in sorted_gains]
         colours = [BLUE if value >= 0 else RED for value in values]
         axes.barh(range(len(values)), values, color=colours, height=0.72)
@@ -201,6 +201,11 @@ def _alignments(results: Results) -> dict[Scene, list[tuple[float, float, float]
             if found:
                 lines.setdefault(scene, []).append((snr, found.mean, 100 * found.positive))
     return lines
+
+
+def _shown(text: str) -> str:
+    """Return a text that can be drawn: one line, with escapes for what no font and no XML has."""
+    return visible(text).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _svg(panels: Sequence[T], draw: Callable[[PlotAxes, T], None], *, height: float = 3.5) -> str:

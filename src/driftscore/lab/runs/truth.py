@@ -12,16 +12,22 @@ from driftscore.lab.corpora.about import Clip
 from driftscore.schema import Check, count, flag, items, table, text
 
 
+def _name(value: object, key: str) -> None:
+    """Accept any text: names of files that are not UTF-8 have surrogates."""
+    if not isinstance(value, str):
+        text(value, key)
+
+
 def _fold(value: object, key: str) -> None:
     if value is not None:
-        text(value, key)
+        _name(value, key)
 
 
 _MANY = 10_000_000
 _CONTENT: Check = table(
     {
-        "labels": items(text, fewest=1),
-        "ids": items(text, fewest=1, most=_MANY),
+        "labels": items(_name, fewest=1),
+        "ids": items(_name, fewest=1, most=_MANY),
         "folds": items(_fold, fewest=1, most=_MANY),
         "classes": items(items(count), fewest=1, most=_MANY),
         "multi_label": flag,
