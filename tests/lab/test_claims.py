@@ -108,7 +108,7 @@ def test_a_stopped_process_holds_for_a_minute_only(
     ids=str,
 )  # fmt: skip
 def test_foreign_values_in_a_claim_never_end_a_run(store: Store, values: dict[str, object]) -> None:
-    put(store, age_s=claims.STALE_S + 1, **values)  # type: ignore[arg-type]
+    put(store, age_s=claims.STALE_S + 1, **values)
     assert store.claim("job")
     put(store, **values)  # type: ignore[arg-type]
     store.claim("job")

@@ -9,8 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from driftscore.errors import UsageError
-from driftscore.formats import visible
-from driftscore.lab.report.figures import PlotAxes, _svg
+from driftscore.lab.report.figures import PlotAxes, _shown, _svg
 from driftscore.lab.report.page import to_html, to_markdown
 from driftscore.lab.report.parts import (
     Collapsed,
@@ -140,10 +139,10 @@ def test_a_figure_shows_any_label(label: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="NOT RUN: figures need matplotlib (driftscore[lab])")
 
     def draw(axes: PlotAxes, text: str) -> None:
-        axes.set_title(visible(text))
-        axes.plot([0, 1], [0, 1], label=visible(text))
+        axes.set_title(_shown(text))
+        axes.plot([0, 1], [0, 1], label=_shown(text))
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a font without a character
         svg = _svg([label], draw)
-    ElementTree.fromstring(svg.encode("utf-8", "backslashreplace"))
+    ElementTree.fromstring(svg)

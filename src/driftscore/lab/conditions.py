@@ -9,7 +9,6 @@ The key of a cell is canonical JSON of everything that can change its number.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import NamedTuple, TypeVar, get_args, get_type_hints
 
 import numpy as np
@@ -224,7 +223,7 @@ def _built(kind: type[Part], values: object) -> Part:
     name = kind.__name__.lower()
     if not isinstance(values, dict):
         raise FormatError(f"a {name} is missing")
-    kinds = _kinds(kind)
+    kinds = _KINDS[kind.__name__]
     for key, value in values.items():
         if key not in kind.__slots__:
             raise FormatError(f"a {name} has no {key!r}")
@@ -238,10 +237,12 @@ def _built(kind: type[Part], values: object) -> Part:
         raise FormatError(f"a {name} is incomplete: {error}") from error
 
 
-@cache
 def _kinds(kind: type[Condition] | type[Scoring]) -> dict[str, tuple[object, ...]]:
     """Return the types that each value of a condition or a scoring may have."""
     return {name: get_args(hint) or (hint,) for name, hint in get_type_hints(kind).items()}
+
+
+_KINDS = {kind.__name__: _kinds(kind) for kind in (Condition, Scoring)}
 
 
 def _is_of(value: object, kinds: tuple[object, ...]) -> bool:
