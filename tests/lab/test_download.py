@@ -196,11 +196,32 @@ def test_the_checksum_of_the_record_is_used(server: Server, tmp_path: Path) -> N
         download.get("sonyc_ust", tmp_path, mirror=server.url)
 
 
-@pytest.mark.parametrize("body", [b"no json", b"{}", b'{"files": [1]}', b'{"files": []}'])
-def test_a_record_of_another_form_is_reported(server: Server, tmp_path: Path, body: bytes) -> None:
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"no json", "Expecting value"),
+        (b"", "Expecting value"),
+        (b"\xff\xfe", "as expected"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b"7", "must be a table, got"),
+        (b"{}", "files is missing"),
+        (b'{"files": null}', "files must be a list, got nothing"),
+        (b'{"files": [1]}', r"files\[0\] must be a table"),
+        (b'{"files": [{"key": 5, "checksum": ""}]}', r"files\[0\].key must be a text"),
+        (b'{"files": [{"key": "a"}]}', r"files\[0\].checksum is missing"),
+        (b'{"files": [{"key": "a/../../b", "checksum": ""}]}', "is not the name of a file"),
+        (b'{"files": [{"key": "a", "checksum": "md5:../x"}]}', "is not an md5"),
+        (b'{"files": []}', "has no file annotations.csv, but nothing"),
+    ],
+)
+def test_a_record_of_another_form_is_reported(
+    server: Server, tmp_path: Path, body: bytes, said: str
+) -> None:
     server.files["/api/records/3966543"] = body
-    with pytest.raises(DownloadError, match=r"as expected|has no file"):
+    with pytest.raises(DownloadError, match=said) as found:
         download.get("sonyc_ust", tmp_path, mirror=server.url)
+    assert "\n" not in str(found.value)
+    assert tree(tmp_path) == []
 
 
 def test_fsd50k_comes_as_a_split_zip_with_its_truth(

@@ -24,11 +24,14 @@ from driftscore.lab.corpora.folders import require
 from driftscore.lab.corpora.noises import Noise, find_noise, noise_names
 from driftscore.lab.corpora.unpack import is_volume, unpack
 from driftscore.reading import read_text
+from driftscore.schema import items, table, text
 
 _RECORD = "downloads.json"
 _MOST_RECORD = 20_000_000  # bytes of a Zenodo record, and of our own
 _LONGEST_NAME = 150
 _SHOWN = 12
+_LISTING = table({"files": items(table({"key": text, "checksum": text}, open_=True))}, open_=True)
+"""What is read of a Zenodo record."""
 _ZENODO = re.compile(r"^https://zenodo\.org/records/(\d+)/files/")
 
 
@@ -178,16 +181,19 @@ def _listed(remote: Remote, record: str, sums: dict[str, str], mirror: str | Non
     ]
 
 
-def _record_sums(record: str, mirror: str | None) -> dict[str, str]:
+def _record_sums(number: str, mirror: str | None) -> dict[str, str]:
     """Return the md5 of each file of a Zenodo record, as the record states it now."""
-    url = _address(f"https://zenodo.org/api/records/{record}", mirror)
+    url = _address(f"https://zenodo.org/api/records/{number}", mirror)
+    content = read_document(url, most=_MOST_RECORD)
     try:
-        files = json.loads(read_document(url, most=_MOST_RECORD))["files"]
-        return {_plain(file["key"]): _sum(file["checksum"]) for file in files}
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise DownloadError(
-            f"{url} does not list its files as expected ({type(error).__name__}: {error!s:.200})"
-        ) from error
+        record = json.loads(content)
+        _LISTING(record, "")
+        return {_plain(file["key"]): _sum(file["checksum"]) for file in record["files"]}
+    except (FormatError, ValueError) as error:
+        problem = str(error)
+    except RecursionError:
+        problem = "it is nested too deeply"
+    raise DownloadError(f"{url} does not list its files as expected: {problem[:200]}")
 
 
 def _plain(name: str) -> str:
