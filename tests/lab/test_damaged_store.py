@@ -127,7 +127,7 @@ def test_unknown_keys_and_types_in_json_end_neither_export_nor_report(
     [("value", "words"), ("value", 1.5), ("value", None), ("n", 0), ("n", "many"), ("failed", -1),
      ("n", 5), ("low", None), ("details", "["), ("outcomes", b"\1"), ("outcomes", b"\1\0" * 3),
      ("outcomes", b"\7\0" * 9), ("outcomes", None), ("metric", ""), ("error", None),
-     ("versions", 3)],
+     ("versions", b"3")],
 )  # fmt: skip
 def test_a_row_with_foreign_values_is_reported_and_computed_again(
     column: str, value: object, made: dict[bool, Made], tmp_path: Path
