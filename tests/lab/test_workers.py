@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -87,9 +88,9 @@ def working(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         start_new_session=True,
     )
     yield process
-    if process.poll() is None:
-        process.kill()
-        process.wait()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # the workers as well, if a test fails
+    process.wait()
     assert process.stderr
     process.stderr.close()
 

@@ -22,7 +22,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -111,7 +111,8 @@ class Store:
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
             if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
+                with suppress(sqlite3.Error):  # it ends with the connection in any case
+                    self._db.execute("ROLLBACK")
             raise StoreError(_write_problem(self.home, error)) from error
 
     def put_rows(self, rows: Iterable[Row]) -> None:
