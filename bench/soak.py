@@ -24,7 +24,7 @@ from driftscore import Classifier, Embedder
 from driftscore.audio import Samples, read
 from driftscore.audit import AuditLog
 from driftscore.live.blocks import AudioBlock
-from driftscore.live.clips import ClipFolder, ClipSettings
+from driftscore.live.clips import ClipSettings, EventClips
 from driftscore.live.decisions import EventAudit
 from driftscore.live.listener import Listener, ListenSettings
 from driftscore.live.outputs.jsonl import JsonLines
@@ -113,7 +113,7 @@ def soak(home: Path, minutes: float, speed: float, count: int, *, waits: bool) -
     lines = JsonLines(open(home / "events.jsonl", "w"), rejected=True, owned=True)  # noqa: SIM115
     log = AuditLog(home / "audit")
     settings = ListenSettings(
-        clips=ClipFolder(str(home / "clips"), ClipSettings(keep_days=0.01)),
+        clips=EventClips(str(home / "clips"), ClipSettings(keep_days=0.01)),
         privacy=True,
         audit=EventAudit(log, classifier),
     )

@@ -1,6 +1,6 @@
 """How each label has scored lately: the running level that events are measured against.
 
-    level = max(median of the last 30 s, median of the last 2 min)
+    level = max(median of the last 20 s, median of the last 3 min)
 
 The short median follows a background that has just become louder, the long one remembers a
 background that pauses. Only the past counts, so a stream and a file give the same level. Before
@@ -16,10 +16,10 @@ from driftscore.vectors import Scores
 
 Mask = NDArray[np.bool_]
 
-SHORT_S = 30.0
-LONG_S = 120.0
+SHORT_S = 20.0
+LONG_S = 180.0
 _EVERY_S = 1.0  # one row of scores per second is enough for a median
-_LEARNT = 0.25  # share of the long span that a spread is estimated from at the earliest
+_LEARNT = 1 / 6  # share of the long span that a spread is estimated from at the earliest
 
 
 class Background:

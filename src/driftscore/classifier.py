@@ -6,12 +6,11 @@ encodes the labels.
 """
 
 import copy
-import inspect
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from os import PathLike
-from typing import TYPE_CHECKING, Literal, TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +24,7 @@ from driftscore.detector import Detector
 from driftscore.embedder import Embedded, Embedder
 from driftscore.embeddings import EmbeddingFile
 from driftscore.errors import UsageError
+from driftscore.estimator import Estimator
 from driftscore.events import Detection, Event
 from driftscore.head import Head
 from driftscore.progress import progress_bar
@@ -35,9 +35,6 @@ from driftscore.rules import check_settings as check_rule_settings
 from driftscore.settings import AUTO, DEFAULT_PRESET, Preset, PromptSettings, load_preset
 from driftscore.vectors import Matrix, Scores
 from driftscore.watchlist import NONE, WatchList
-
-if TYPE_CHECKING:
-    from sklearn.utils import Tags
 
 _BLOCK = 2048
 """Recordings scored in one product, if as many are ready at once."""
@@ -54,7 +51,7 @@ def score_rows(head: Head, names: Sequence[str], rows: Matrix) -> Iterator[Resul
         yield from results(head.labels, names[block], head.scores(rows[block]))
 
 
-class Classifier:
+class Classifier(Estimator):
     """Label recordings with words of one's own.
 
     Parameters
@@ -78,6 +75,13 @@ class Classifier:
 
     """
 
+    rule_: Rule
+    why_: str
+    """Why this rule was chosen."""
+    calibration_: Calibration | None
+    """What scores are measured against; None if they are raw."""
+    fitted_attributes = ("head_", "classes_")
+
     def __init__(
         self,
         labels: Iterable[str] | None = None,
@@ -96,7 +100,7 @@ class Classifier:
         self.labels = tuple(labels) if isinstance(labels, Iterator) else labels
         self.backbone = backbone
         self.rule = rule
-        self.settings = with_deprecated(settings, deprecated, _parameters)
+        self.settings = with_deprecated(settings, deprecated, self.parameters)
         self.prompts = prompts
         self.preset = preset
         self.threshold = threshold
@@ -181,12 +185,14 @@ class Classifier:
         words = self
         if not given:
             words = copy.copy(self).set_params(labels=(*watch.texts, *watch.competing))
-            words.threshold = self.threshold
+            words.threshold = 0.0  # one label is enough to look for events
         found = settings or Detection()
         if self.threshold is not None and found.threshold is None:
             found = found.changed(threshold=self.threshold)
         head = words.fit().head_
         self.embedder_ = words.embedder_
+        if not given:
+            self.rule_, self.why_ = words.rule_, words.why_
         return Detector(self.embedder_, head, watch, found, words.calibration_)
 
     def events(
@@ -237,50 +243,6 @@ class Classifier:
         changes = {"rule": rule, "settings": settings, "backbone": embedder}
         return Classifier(**{**self.get_params(), **changes}).fit()  # type: ignore[arg-type]
 
-    def get_params(self, deep: bool = True) -> dict[str, object]:
-        """Return the constructor's arguments."""
-        return {name: getattr(self, name) for name in _parameters()}
-
-    def set_params(self, **params: object) -> "Classifier":
-        """Change constructor arguments; the head is compiled again when it is next used.
-
-        The model stays loaded unless `backbone` itself is changed.
-        """
-        deprecated = {name: params.pop(name) for name in params.keys() - set(_parameters())}
-        if deprecated:
-            settings = cast("Mapping[str, object] | None", params.get("settings", self.settings))
-            params["settings"] = with_deprecated(settings, deprecated, _parameters)
-        for name, value in params.items():
-            setattr(self, name, value)
-        for fitted in ("head_", "classes_", *(["embedder_"] if "backbone" in params else [])):
-            self.__dict__.pop(fitted, None)
-        return self
-
-    def __sklearn_clone__(self) -> "Classifier":
-        """Share a loaded model between clones: it is never changed, and may be large."""
-        return type(self)(**self.get_params())  # type: ignore[arg-type]
-
-    def __sklearn_tags__(self) -> "Tags":
-        """Tell scikit-learn that this is a classifier of arbitrary objects."""
-        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
-
-        return Tags(
-            estimator_type="classifier",
-            target_tags=TargetTags(required=False),
-            transformer_tags=None,
-            regressor_tags=None,
-            classifier_tags=ClassifierTags(),
-            input_tags=InputTags(one_d_array=True, string=True),
-            requires_fit=False,
-        )
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "head_")
-
-    def __repr__(self) -> str:
-        shown = ", ".join(f"{k}={v!r}" for k, v in self.get_params().items() if v is not None)
-        return f"Classifier({shown})"
-
     def _fitted(self) -> "Classifier":
         return self if hasattr(self, "head_") else self.fit()
 
@@ -312,8 +274,7 @@ class Classifier:
             and self.rule_.standardised
             and calibration is not None,
         )
-        # What scores are measured against; None if they are raw.
-        self.calibration_: Calibration | None = calibration if standardised else None
+        self.calibration_ = calibration if standardised else None
         cache = self.embedder_.text_cache
         bank = build_bank(
             check_labels(() if self.labels is None else self.labels),
@@ -408,9 +369,3 @@ def _listed(recordings: Iterable[Item]) -> list[Item]:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and math.isfinite(value)
-
-
-def _parameters() -> tuple[str, ...]:
-    """Return the names of the constructor's arguments."""
-    known = inspect.signature(Classifier).parameters.values()
-    return tuple(p.name for p in known if p.kind is not inspect.Parameter.VAR_KEYWORD)

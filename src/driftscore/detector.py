@@ -13,19 +13,19 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
-import soxr
 
-from driftscore.audio import Audio, Recording, Samples, describe, resampled_blocks
+from driftscore.audio import Recording, describe, resampled_blocks
 from driftscore.backbones.protocol import Backbone, LocalBackbone
-from driftscore.background import Background
 from driftscore.calibration import Calibration, standardise
 from driftscore.embedder import Embedder
 from driftscore.errors import AudioError, UsageError
-from driftscore.events import Criteria, Detection, Event, Tracker, in_order
+from driftscore.events import Criteria, Detection, Event, Watcher, in_order
+from driftscore.eventstream import EventStream, Search, WindowSearch
 from driftscore.head import Head
-from driftscore.levels import LevelTrack
-from driftscore.sliding import BLOCK_S, LIVE_BLOCK_S, WindowEmbedding, window_stream
+from driftscore.result import Result
+from driftscore.sliding import BLOCK_S, LIVE_BLOCK_S, WindowStore
 from driftscore.thresholds import (
+    FITS,
     LOWEST,
     Multiples,
     multiple_for,
@@ -33,14 +33,13 @@ from driftscore.thresholds import (
     quiet_multiples,
     upper_spread,
 )
-from driftscore.vectors import Matrix, Scores
+from driftscore.vectors import Vector
 from driftscore.watchlist import WatchedLabel, WatchList
 
-LOCAL_WINDOW_S, LOCAL_HOP_S = 2.0, 0.5
+LOCAL_WINDOW_S, LOCAL_HOP_S = 3.0, 0.5
 """Window and hop for a backbone whose windows are poolings of frames."""
 OTHER_WINDOW_S = 4.0
 """Window for a backbone that encodes each window; the next one begins half of it later."""
-Observer = Callable[[float, float, Scores, Scores | float], None]
 _ALIKE = 0.6
 """A built-in word whose weights have this cosine with those of a label does not oppose it."""
 
@@ -81,12 +80,7 @@ class Detector:
         self.calibration = calibration
         self.head = grouped(head, watch, calibration)
         self.window_s, self.hop_s = window_and_hop(self.settings, embedder.backbone)
-        self._prior: Scores | None = None
-        self._spreads: Scores | None = None
-        if calibration is not None:
-            other = self.head.scores(np.concatenate([calibration.clean, calibration.noisy]))
-            self._prior, self._spreads = np.median(other, axis=0), upper_spread(other)
-        self.criteria = self._criteria()
+        self.search = self._search()
 
     def events(
         self,
@@ -94,71 +88,60 @@ class Detector:
         *,
         rejected: bool = False,
         seconds: Callable[[float], None] | None = None,
+        watcher: Watcher | None = None,
+        store: WindowStore | None = None,
     ) -> Iterator[Event]:
         """Yield the events of a recording by their start; with `rejected` also those not reported.
 
-        `seconds` is called with the seconds of audio that are done, for a progress bar.
+        `seconds` is called with the seconds of audio that are done, for a progress bar; `watcher`
+        is given the samples and the scores over time, for a picture. Windows that a `store` has
+        are not embedded again.
         """
-        criteria = self.criteria
-        if self._source() == "recording":
-            criteria = self._own_criteria(recording)
-        found = self._batches(recording, criteria, seconds)
+        search = self.search
+        if self.source == "recording":
+            search = self._own_search(recording)
+        found = self._batches(recording, search, seconds, watcher, store)
         return (event for event in in_order(found) if rejected or not event.rejected)
 
-    def stream(self, rate: int, *, block_s: float = LIVE_BLOCK_S) -> "EventStream":
+    def stream(
+        self,
+        rate: int,
+        *,
+        block_s: float = LIVE_BLOCK_S,
+        watcher: Watcher | None = None,
+    ) -> EventStream:
         """Return a stream that takes samples of this rate as they come."""
-        if self._source() == "recording":
+        if self.source == "recording":
             raise UsageError(
                 "Thresholds from the recording itself need all of it; for a stream use "
                 "thresholds_from='calibration', or a quiet recording of the place"
             )
-        return EventStream(self, rate, self.criteria, block_s=block_s)
-
-    def background(self) -> Background:
-        """Return the background before a recording begins."""
-        return Background(self.hop_s, prior=self._prior)
-
-    def spreads(self, background: Background) -> Scores | float | None:
-        """Return what scores are divided by; None while there is nothing to tell it from."""
-        if self._spreads is not None:
-            return self._spreads
-        return 1.0 if self.settings.threshold is not None else background.spread()
-
-    def peaks(self, recording: Recording) -> tuple[list[list[float]], float]:
-        """Return the peaks of each label as multiples of its spread, and the hours of audio."""
-        low = replace(self.criteria, thresholds=np.full(len(self.criteria.labels), LOWEST))
-        ended = [0.0]
-        found = self._batches(recording, low, lambda now: ended.append(now))
-        return self._by_label(event for batch, _ in found for event in batch), ended[-1] / 3600
-
-    def _by_label(self, events: Iterable[Event]) -> list[list[float]]:
-        peaks: dict[str, list[float]] = {name: [] for name in self.watch.names}
-        for event in events:
-            if event.threshold and event.score >= event.threshold:
-                peaks[event.label].append(LOWEST * event.score / event.threshold)
-        return list(peaks.values())
-
-    def _batches(
-        self, recording: Recording, criteria: Criteria, seconds: Callable[[float], None] | None
-    ) -> Iterator[tuple[list[Event], float]]:
-        """Yield the events that ended, and the earliest start of those that may follow."""
         backbone = self.embedder.backbone
-        local = isinstance(backbone, LocalBackbone) and backbone.parallel > 1
-        with ThreadPoolExecutor(backbone.parallel) if local else nullcontext() as pool:
-            stream = EventStream(
-                self, backbone.rate, criteria, block_s=BLOCK_S, pool=pool,
-                name=describe(recording),
-            )  # fmt: skip
-            for part in resampled_blocks(recording, backbone.rate):
-                batch = stream.feed(part)
-                if seconds is not None:
-                    seconds(stream.seconds)
-                yield batch, stream.open_s
-            yield stream.finish(), float("inf")
-            if not stream.seconds:
-                raise AudioError(f"{describe(recording)} is empty: it has no samples")
+        return EventStream(self.search, backbone, rate, block_s=block_s, watcher=watcher)
 
-    def _source(self) -> str:
+    def judge(self, source: str, embedding: Vector, seconds: float = 0.0) -> Result:
+        """Return the scores of one clip, and which labels fit it at all.
+
+        A label fits if it scores as only one in a hundred other sounds does, and higher than every
+        negative word that competes with it.
+        """
+        prior, spreads = self.search.prior, self.search.spreads
+        if prior is None or spreads is None:
+            raise UsageError(
+                "Whether anything fits is told from a calibration of the model, and there is none "
+                "here; make one with `driftscore calibrate`"
+            )
+        scores = self.head.scores(embedding)[0]
+        multiples = (scores - prior) / spreads
+        count = len(self.watch.names)
+        others = np.where(self.search.criteria.opposed, multiples[count:], -np.inf)
+        best = others.max(axis=1, initial=-np.inf)
+        fits = (multiples[:count] >= FITS) & (multiples[:count] >= best)
+        return Result(source, self.watch.names, scores[:count], seconds, fits=tuple(fits.tolist()))
+
+    @property
+    def source(self) -> str:
+        """What thresholds follow from: calibration, quiet or recording."""
         chosen = self.settings.thresholds_from
         has_quiet = self.calibration is not None and len(self.calibration.quiet) > 0
         if chosen == "quiet" and not has_quiet:
@@ -168,183 +151,121 @@ class Detector:
             )
         return ("quiet" if has_quiet else "calibration") if chosen == "auto" else chosen
 
+    @property
+    def false_alarms(self) -> str:
+        """The false alarms per hour and label that are accepted, as text: "0.5", or "0.1 to 2"."""
+        low, high = min(self._budgets()), max(self._budgets())
+        return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+
+    @property
+    def thresholds(self) -> dict[str, float]:
+        """The score above its background that each label must reach."""
+        multiples, spreads = self.search.criteria.thresholds, self.search.spreads
+        names = self.watch.names
+        scale = np.ones(len(names)) if spreads is None else spreads[: len(names)]
+        return dict(zip(names, (multiples * scale).tolist(), strict=True))
+
+    def _batches(
+        self,
+        recording: Recording,
+        search: Search,
+        seconds: Callable[[float], None] | None = None,
+        watcher: Watcher | None = None,
+        store: WindowStore | None = None,
+    ) -> Iterator[tuple[list[Event], float]]:
+        """Yield the events that ended, and the earliest start of those that may follow."""
+        backbone = self.embedder.backbone
+        several = isinstance(backbone, LocalBackbone) and backbone.parallel > 1
+        with ThreadPoolExecutor(backbone.parallel) if several else nullcontext() as pool:
+            stream = EventStream(
+                search,
+                backbone,
+                backbone.rate,
+                block_s=BLOCK_S,
+                pool=pool,
+                watcher=watcher,
+                store=store,
+            )
+            for part in resampled_blocks(recording, backbone.rate):
+                batch = stream.feed(part)
+                if seconds is not None:
+                    seconds(stream.seconds)
+                yield batch, stream.open_s
+            if not stream.seconds:
+                raise AudioError(f"{describe(recording)} is empty: it has no samples")
+            yield stream.finish(), float("inf")
+
     def _budgets(self) -> list[float]:
         """Return the false alarms per hour of each label."""
         default = self.watch.false_alarms or self.settings.false_alarms
         return [label.false_alarms or default for label in self.watch.labels]
 
-    def _criteria(self) -> Criteria:
-        watch, budgets = self.watch, self._budgets()
+    def _search(self) -> Search:
+        """Return the search, with thresholds from the calibration or its quiet recording."""
+        prior = spreads = None
+        if self.calibration is not None:
+            other = np.concatenate([self.calibration.clean, self.calibration.noisy])
+            scores = self.head.scores(other)
+            prior, spreads = np.median(scores, axis=0), upper_spread(scores)
         shortest = [
             self.settings.min_duration_s if label.min_duration_s is None else label.min_duration_s
-            for label in watch.labels
+            for label in self.watch.labels
         ]
-        made = Criteria(
-            watch.names,
-            np.array([multiple_for(budget) for budget in budgets]),
+        criteria = Criteria(
+            self.watch.names,
+            np.array([multiple_for(budget) for budget in self._budgets()]),
             np.array(shortest),
-            watch.competing,
-            opposed(self.head, watch),
+            self.watch.competing,
+            opposed(self.head, self.watch),
         )
-        if self._source() == "quiet":
-            made = self._quiet_criteria(made, budgets)
-        return self._with_thresholds(made)
+        made = Search(self.head, criteria, self.settings, self.window_s, self.hop_s, prior, spreads)
+        if self.source == "quiet":
+            return self._with_multiples(made, self._quiet_multiples(made))
+        return self._with_multiples(made, criteria.thresholds)
 
-    def _with_thresholds(self, criteria: Criteria) -> Criteria:
-        """Return criteria in which thresholds that were given replace those from a budget."""
-        multiples = criteria.thresholds.copy()
+    def _with_multiples(self, search: Search, multiples: Multiples) -> Search:
+        """Return a search with other thresholds; those that were given replace them."""
+        chosen = multiples.copy()
         for c, label in enumerate(self.watch.labels):
             given = self.settings.threshold if label.threshold is None else label.threshold
             if given is not None:
-                multiples[c] = given / (1.0 if self._spreads is None else self._spreads[c])
-        return replace(criteria, thresholds=multiples)
+                chosen[c] = given / (1.0 if search.spreads is None else search.spreads[c])
+        return replace(search, criteria=replace(search.criteria, thresholds=chosen))
 
-    def _own_criteria(self, recording: Recording) -> Criteria:
-        peaks, hours = self.peaks(recording)
-        multiples = own_multiples(peaks, hours, self._budgets())
-        return self._with_thresholds(replace(self.criteria, thresholds=multiples))
+    def _own_search(self, recording: Recording) -> Search:
+        """Return the search with thresholds from the recording itself."""
+        ended = [0.0]
+        batches = self._batches(recording, _lowest(self.search), ended.append)
+        peaks = self._peaks(event for batch, _ in batches for event in batch)
+        multiples = own_multiples(peaks, ended[-1] / 3600, self._budgets())
+        return self._with_multiples(self.search, multiples)
 
-    def _quiet_criteria(self, criteria: Criteria, budgets: list[float]) -> Criteria:
-        """Return criteria from the quiet recording that the calibration holds."""
-        assert self.calibration is not None  # noqa: S101 (_source has checked it)
-        window_s, hop_s = self.calibration.quiet_window_s, self.calibration.quiet_hop_s
-        low = replace(criteria, thresholds=np.full(len(criteria.labels), LOWEST))
-        tracker, background = Tracker(low, self.settings, hop_s=hop_s), self.background()
+    def _quiet_multiples(self, search: Search) -> Multiples:
+        """Return thresholds from the quiet recording that the calibration holds."""
+        assert self.calibration is not None  # noqa: S101 (`source` has checked it)
+        rows, window_s = self.calibration.quiet, self.calibration.quiet_window_s
+        hop_s = self.calibration.quiet_hop_s
+        windows = WindowSearch(replace(_lowest(search), window_s=window_s, hop_s=hop_s))
         found: list[Event] = []
-        for number, scores in enumerate(self.head.scores(self.calibration.quiet)):
-            found += advance(self, tracker, background, number * hop_s, window_s, scores)
-        hours = len(self.calibration.quiet) * hop_s / 3600
-        found += tracker.finish(hours * 3600 + window_s)
-        return replace(criteria, thresholds=quiet_multiples(self._by_label(found), hours, budgets))
+        for number, scores in enumerate(search.head.scores(rows)):
+            found += windows.feed(number * hop_s, number * hop_s + window_s, scores)
+        hours = len(rows) * hop_s / 3600
+        found += windows.finish(hours * 3600 + window_s)
+        return quiet_multiples(self._peaks(found), hours, self._budgets())
+
+    def _peaks(self, events: Iterable[Event]) -> list[list[float]]:
+        """Return the peaks of each label as multiples of its spread, from a low search."""
+        peaks: dict[str, list[float]] = {name: [] for name in self.watch.names}
+        for event in events:
+            if event.threshold and event.score >= event.threshold:
+                peaks[event.label].append(LOWEST * event.score / event.threshold)
+        return list(peaks.values())
 
 
-class EventStream:
-    """Samples in, events out: one recording, or one source that goes on for ever."""
-
-    def __init__(
-        self,
-        detector: Detector,
-        rate: int,
-        criteria: Criteria,
-        *,
-        block_s: float,
-        pool: ThreadPoolExecutor | None = None,
-        name: str = "The stream",
-    ) -> None:
-        backbone = detector.embedder.backbone
-        self._detector = detector
-        self._name = name
-        self._resampler = None
-        if rate != backbone.rate:
-            self._resampler = soxr.ResampleStream(
-                rate, backbone.rate, 1, dtype="float32", quality="HQ"
-            )
-        self._windows = window_stream(
-            backbone, window_s=detector.window_s, hop_s=detector.hop_s, block_s=block_s, pool=pool
-        )
-        self._background = detector.background()
-        self._tracker = Tracker(criteria, detector.settings, hop_s=detector.hop_s)
-        self._rate = backbone.rate
-        self._samples = 0
-        self._scored_s = 0.0
-        self._span = 0.0, 0.0  # of the window in work
-        self.levels = LevelTrack(backbone.rate)
-        self.current: list[tuple[str, float]] = []
-        """The labels of the last window with their share of the threshold, best first."""
-        self.observer: Observer | None = None
-        """Called for each window with its start and end, its scores above the background and what
-        they are divided by."""
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of audio so far."""
-        return self._samples / self._rate
-
-    @property
-    def open_s(self) -> float:
-        """The earliest start that an event to come may have."""
-        return min(self._tracker.earliest_s, self._scored_s)
-
-    @property
-    def active(self) -> tuple[str, ...]:
-        """The labels that are present now."""
-        return tuple(self._detector.watch.names[c] for c in self._tracker.active)
-
-    def feed(self, samples: Samples) -> list[Event]:
-        """Take mono samples; return the events that ended, also those that were rejected."""
-        mono = Audio(samples, self._rate).samples if samples.ndim > 1 else samples
-        if self._resampler is not None:
-            mono = self._resampler.resample_chunk(mono.astype(np.float32, copy=False))
-        return self._taken(mono)
-
-    def finish(self) -> list[Event]:
-        """Return the events that are left at the end."""
-        found: list[Event] = []
-        if self._resampler is not None:
-            found = self._taken(self._resampler.resample_chunk(np.zeros(0, np.float32), last=True))
-        found += self._scored(self._windows.finish())
-        ended = self._tracker.finish(self.seconds)
-        return found + [self._with_level(event) for event in ended]
-
-    def _taken(self, samples: Samples) -> list[Event]:
-        self._samples += len(samples)
-        self.levels.feed(samples)
-        return self._scored(self._windows.feed(samples))
-
-    def _scored(self, windows: list[WindowEmbedding]) -> list[Event]:
-        """Return the events that end with these windows; all are scored in one product."""
-        if not windows:
-            return []
-        rows: Matrix = np.stack([row for _, _, row in windows])
-        if not np.isfinite(rows).all():
-            raise AudioError(
-                f"{self._name}: an embedding near {windows[0][0]:.0f} s is not finite; the samples "
-                "there are far beyond full scale"
-            )
-        found: list[Event] = []
-        detector = self._detector
-        for (start_s, end_s, _), scores in zip(windows, detector.head.scores(rows), strict=True):
-            self._span = start_s, end_s
-            found += advance(
-                detector, self._tracker, self._background, start_s, end_s - start_s, scores,
-                self._note,
-            )  # fmt: skip
-            self._scored_s = (start_s + end_s) / 2
-        return [self._with_level(event) for event in found]
-
-    def _note(self, above: Scores, spreads: Scores | float) -> None:
-        criteria = self._tracker.criteria
-        share = (above / spreads)[: len(criteria.labels)] / criteria.thresholds
-        order = np.argsort(-share, kind="stable")
-        self.current = [(criteria.labels[c], float(share[c])) for c in order[:5]]
-        if self.observer is not None:
-            self.observer(*self._span, above, spreads)
-
-    def _with_level(self, event: Event) -> Event:
-        level = self.levels.level_db(event.start_s, event.end_s)
-        snr = self.levels.snr_db(event.start_s, event.end_s)
-        return replace(event, level_db=level, snr_db=snr)
-
-
-def advance(
-    detector: Detector,
-    tracker: Tracker,
-    background: Background,
-    start_s: float,
-    window_s: float,
-    scores: Scores,
-    note: Callable[[Scores, Scores | float], None] | None = None,
-) -> list[Event]:
-    """Give one window to a tracker, relative to the background before it; then add it to that."""
-    above = scores - background.level(scores)
-    spreads = detector.spreads(background)
-    found: list[Event] = []
-    if spreads is not None:
-        found = tracker.feed(start_s, start_s + window_s, above, spreads)
-        if note is not None:
-            note(above, spreads)
-    background.update(scores, tracker.held(start_s + window_s / 2))
-    return found
+def _lowest(search: Search) -> Search:
+    """Return a search that reports every peak from `LOWEST` on."""
+    low = np.full(len(search.criteria.labels), LOWEST)
+    return replace(search, criteria=replace(search.criteria, thresholds=low))
 
 
 def grouped(head: Head, watch: WatchList, calibration: Calibration | None) -> Head:
@@ -384,6 +305,3 @@ def _opposes(word: str, label: WatchedLabel, watch: WatchList, cosine: float) ->
         return True
     of_another = any(word in other.negatives for other in watch.labels)
     return not of_another and cosine < _ALIKE
-
-
-__all__ = ["Detector", "EventStream", "Multiples", "window_and_hop"]

@@ -1,10 +1,14 @@
 """Scores over time -> events: a label from one time to another.
 
 Each window has one score per label, relative to the label's background and divided by its spread
-(`background.py`, `thresholds.py`). An event begins where a score rises above half of the label's
-threshold, must reach the threshold, and ends where it falls below half of it; events of a label
-that are closer than two seconds are one. Times are the centres of windows, so that they are as fine
-as the hop whatever the window. An event whose peak is below that of a negative word is rejected.
+(`background.py`, `thresholds.py`). An event begins where a score rises above a share of the label's
+threshold, must reach the threshold, and ends where it falls below that share; events of a label
+that are closer than three seconds are one. An event whose peak is below that of a negative word is
+rejected.
+
+A sound raises the score of a window of which it fills about `REACH_S`. So an event begins that long
+before the end of its first window, and ends that long after the start of its last one: times are as
+fine as the hop, whatever the window.
 
 Windows are given in order of time, one by one, and nothing later is used: a stream gives the events
 of the file.
@@ -12,16 +16,20 @@ of the file.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from driftscore.audio import Samples
 from driftscore.errors import UsageError
 from driftscore.thresholds import DEFAULT_FALSE_ALARMS
 from driftscore.vectors import Scores
 
 BELOW = "below the threshold"
 SHORT = "shorter than asked for"
+REACH_S = 0.65
+"""How much of a window a sound must fill; measured, and alike for windows of 2 to 4 s."""
 _NEARLY = 0.75
 """Share of the threshold from which a rejected event is worth a mention."""
 
@@ -74,8 +82,8 @@ class Detection:
     window_s: float | None = None
     hop_s: float | None = None
     min_duration_s: float = 0.0
-    gap_s: float = 2.0
-    leave: float = 0.5
+    gap_s: float = 3.0
+    leave: float = 0.35
     hold_s: float = 60.0
     thresholds_from: str = "auto"
 
@@ -125,10 +133,13 @@ class Criteria:
 
 @dataclass
 class _Run:
-    """A stretch of one label above its lower threshold."""
+    """A stretch of windows of one label above its lower threshold."""
 
-    start_s: float
-    end_s: float
+    first_s: float
+    """Start of its first window."""
+    last_s: float
+    """Start of its last window."""
+    window_s: float
     peak: float
     score: float
     """The peak in the unit of the scores."""
@@ -138,7 +149,30 @@ class _Run:
 
     def joined(self, later: "_Run") -> "_Run":
         best = later if later.peak > self.peak else self
-        return replace(best, start_s=self.start_s, end_s=later.end_s)
+        return replace(best, first_s=self.first_s, last_s=later.last_s)
+
+    def span(self, hop_s: float, begin_s: float, end_s: float) -> tuple[float, float]:
+        """Return from when to when it lasts; an end of the recording that it touches is its end."""
+        reach_s = min(REACH_S, self.window_s / 2)
+        start_s, stop_s = self.first_s + self.window_s - reach_s, self.last_s + reach_s
+        if stop_s < start_s + hop_s:
+            middle_s = (start_s + stop_s) / 2
+            start_s, stop_s = middle_s - hop_s / 2, middle_s + hop_s / 2
+        if self.first_s <= begin_s:
+            start_s = begin_s
+        if self.last_s + self.window_s + hop_s > end_s:
+            stop_s = end_s
+        return start_s, stop_s
+
+
+class Watcher(Protocol):
+    """What is given the samples and the scores of a recording as they pass, for a picture."""
+
+    def samples(self, samples: Samples, rate: int) -> None:
+        """Take the mono samples that follow."""
+
+    def scores(self, time_s: float, shares: Scores) -> None:
+        """Take the score of each label at a time, as a share of its threshold: 1 reaches it."""
 
 
 class Tracker:
@@ -151,7 +185,8 @@ class Tracker:
         self._lower = criteria.thresholds * settings.leave
         self._runs: dict[int, _Run] = {}
         self._waiting: dict[int, _Run] = {}
-        self._first = True
+        self._begin_s: float | None = None
+        self._end_s = float("inf")
 
     @property
     def active(self) -> list[int]:
@@ -162,72 +197,63 @@ class Tracker:
 
     @property
     def earliest_s(self) -> float:
-        """The start of the earliest event that is not finished; infinite if there is none."""
+        """No event that is not finished starts before this; infinite if there is none."""
         runs = (*self._runs.values(), *self._waiting.values())
-        return min((run.start_s for run in runs), default=float("inf"))
+        return min((run.first_s for run in runs), default=float("inf"))
 
     def held(self, now_s: float) -> NDArray[np.bool_]:
         """Return which columns belong to an event that is not background yet."""
         width = len(self.criteria.labels) + len(self.criteria.negatives)
         mask = np.zeros(width, np.bool_)
         for c, run in self._runs.items():
-            since = min(run.start_s, self._waiting[c].start_s if c in self._waiting else now_s)
-            mask[c] = (
-                now_s - since < self._settings.hold_s and run.peak >= (self.criteria.thresholds[c])
-            )
+            since_s = min(run.first_s, self._waiting[c].first_s if c in self._waiting else now_s)
+            reached = run.peak >= self.criteria.thresholds[c]
+            mask[c] = reached and now_s - since_s < self._settings.hold_s
         return mask
 
     def feed(
         self, start_s: float, end_s: float, scores: Scores, spreads: Scores | float = 1.0
     ) -> list[Event]:
         """Take the scores of one window above the background; return the events that ended."""
+        if self._begin_s is None:
+            self._begin_s = start_s
         multiples = scores / spreads
-        count = len(self.criteria.labels)
-        now_s = (start_s + end_s) / 2
-        begin_s = start_s if self._first else now_s
-        self._first = False
         scale = np.broadcast_to(np.asarray(spreads, np.float64), scores.shape)
+        above = multiples[: len(self.criteria.labels)] >= self._lower
         found: list[Event] = []
-        above = multiples[:count] >= self._lower
-        for c in [
-            c for c in self._runs if not above[c] or begin_s - self._runs[c].end_s > self._gap_s
-        ]:
-            found += self._closed(c)
+        for c, run in list(self._runs.items()):
+            if not above[c] or self._gap(run, start_s) > self._settings.gap_s:
+                found += self._closed(c)
         for c in np.flatnonzero(above).tolist():
-            self._extend(c, begin_s, now_s, multiples, scale)
-        found += self._settled(now_s)
-        return found
+            self._extend(c, start_s, end_s, multiples, scale)
+        return found + self._settled(start_s)
 
     def finish(self, end_s: float) -> list[Event]:
         """Return the events that are left at the end of the recording."""
-        found: list[Event] = []
-        for c in list(self._runs):
-            run = self._runs[c]
-            if end_s - run.end_s <= self._gap_s + self._hop_s:  # it lasts to the end
-                run.end_s = end_s
-            found += self._closed(c)
+        self._end_s = end_s
+        found = [event for c in list(self._runs) for event in self._closed(c)]
         return found + self._settled(float("inf"))
 
-    @property
-    def _gap_s(self) -> float:
-        return self._settings.gap_s
+    def _gap(self, run: _Run, start_s: float) -> float:
+        """Return the seconds between a run and a window that starts later."""
+        return start_s - run.last_s - self._hop_s
 
     def _extend(
-        self, c: int, begin_s: float, now_s: float, multiples: Scores, scale: Scores
+        self, c: int, start_s: float, end_s: float, multiples: Scores, scale: Scores
     ) -> None:
-        value = float(multiples[c])
-        run = self._runs.get(c)
-        end_s = now_s + self._hop_s / 2
-        if run is None or value > run.peak:
-            start_s = begin_s if run is None else run.start_s
-            score, threshold = value * float(scale[c]), self._threshold(c, scale)
-            against = self._against(c, value, multiples)
-            self._runs[c] = _Run(start_s, end_s, value, score, threshold, against)
-        else:
-            run.end_s = end_s
-
-    def _threshold(self, c: int, scale: Scores) -> float:
-        return float(self.criteria.thresholds[c] * scale[c])
+        value, run = float(multiples[c]), self._runs.get(c)
+        if run is not None and value <= run.peak:
+            run.last_s = start_s
+            return
+        self._runs[c] = _Run(
+            start_s if run is None else run.first_s,
+            start_s,
+            end_s - start_s,
+            value,
+            value * float(scale[c]),
+            float(self.criteria.thresholds[c] * scale[c]),
+            self._against(c, value, multiples),
+        )
 
     def _against(self, c: int, value: float, multiples: Scores) -> str:
         """Return the negative word that scores higher than a label, if there is one."""
@@ -245,33 +271,30 @@ class Tracker:
             nearly = run.peak >= _NEARLY * self.criteria.thresholds[c]
             return [self._event(c, run, BELOW)] if nearly else []
         before = self._waiting.pop(c, None)
-        if before is None:
-            self._waiting[c] = run
-        elif run.start_s - before.end_s <= self._gap_s:
+        if before is not None and self._gap(before, run.first_s) <= self._settings.gap_s:
             self._waiting[c] = before.joined(run)
-        else:
-            self._waiting[c] = run
-            return [self._event(c, before)]
-        return []
+            return []
+        self._waiting[c] = run
+        return [] if before is None else [self._event(c, before)]
 
-    def _settled(self, now_s: float) -> list[Event]:
+    def _settled(self, start_s: float) -> list[Event]:
         """Return the events that nothing can be joined to any more."""
         done = [
             c
             for c, waiting in self._waiting.items()
-            if (self._runs[c].start_s if c in self._runs else now_s) - waiting.end_s > self._gap_s
+            if self._gap(waiting, self._runs[c].first_s if c in self._runs else start_s)
+            > self._settings.gap_s
         ]
         return [self._event(c, self._waiting.pop(c)) for c in done]
 
     def _event(self, c: int, run: _Run, rejected: str = "") -> Event:
-        if not rejected and run.end_s - run.start_s < self.criteria.min_durations_s[c]:
+        start_s, end_s = run.span(self._hop_s, self._begin_s or 0.0, self._end_s)
+        if not rejected and end_s - start_s < self.criteria.min_durations_s[c]:
             rejected = SHORT
         if not rejected and run.against:
             rejected = f"more like {run.against!r}"
-        return Event(
-            self.criteria.labels[c], run.start_s, run.end_s, run.score, run.threshold,
-            rejected=rejected,
-        )  # fmt: skip
+        label = self.criteria.labels[c]
+        return Event(label, start_s, end_s, run.score, run.threshold, rejected=rejected)
 
 
 def in_order(found: Iterator[tuple[list[Event], float]]) -> Iterator[Event]:

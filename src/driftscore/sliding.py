@@ -31,6 +31,18 @@ LIVE_BLOCK_S = 0.96
 Flags = NDArray[np.bool_]
 WindowEmbedding = tuple[float, float, Vector]
 """Start and end of a window in seconds, and its unit embedding."""
+
+
+class WindowStore(Protocol):
+    """Windows that are done already, and a place for those that follow."""
+
+    known: list[Vector | None]
+    """Embeddings of the first windows, None for a silent one."""
+
+    def add(self, row: Vector | None) -> None:
+        """Take the window that follows."""
+
+
 Framed = tuple[Features, Flags]
 """The frames of one block, (channels, frames), and which of them are not silent."""
 
@@ -52,15 +64,19 @@ def window_stream(
     hop_s: float,
     block_s: float = BLOCK_S,
     pool: ThreadPoolExecutor | None = None,
+    store: WindowStore | None = None,
 ) -> WindowStream:
-    """Return a stream of windows; with a pool, blocks are computed in its threads."""
+    """Return a stream of windows; with a pool, blocks are computed in its threads.
+
+    Windows that a `store` has are not computed again; those that follow are added to it.
+    """
     if not 0 < hop_s <= window_s:
         raise UsageError(
             f"The hop must be positive and at most the window, got {hop_s:g} s and {window_s:g} s"
         )
     if isinstance(backbone, LocalBackbone):
-        return _PooledWindows(backbone, window_s, hop_s, block_s, pool)
-    return _EncodedWindows(backbone, window_s, hop_s)
+        return _PooledWindows(backbone, window_s, hop_s, block_s, pool, store)
+    return _EncodedWindows(backbone, window_s, hop_s, store)
 
 
 def sliding_embeddings(
@@ -91,8 +107,11 @@ def _finite(windows: list[WindowEmbedding], recording: Recording) -> list[Window
 class _EncodedWindows:
     """Windows that are encoded one by one."""
 
-    def __init__(self, backbone: Backbone, window_s: float, hop_s: float) -> None:
+    def __init__(
+        self, backbone: Backbone, window_s: float, hop_s: float, store: WindowStore | None
+    ) -> None:
         self._backbone = backbone
+        self._store = store
         self._length = max(1, round(backbone.rate * window_s))
         self._hop = max(1, round(backbone.rate * hop_s))
         self._buffer: Samples = np.zeros(0, np.float32)
@@ -103,7 +122,7 @@ class _EncodedWindows:
         self._buffer = np.concatenate([self._buffer, samples])
         found: list[WindowEmbedding] = []
         while (first := self._number * self._hop) + self._length <= self._start + len(self._buffer):
-            found += self._encoded(first, self._length)
+            found += self._window(first)
             self._number += 1
         spare = min(first - self._start, len(self._buffer))
         self._buffer, self._start = self._buffer[spare:], self._start + spare
@@ -113,6 +132,17 @@ class _EncodedWindows:
         if self._number or not len(self._buffer):
             return []
         return self._encoded(0, len(self._buffer))
+
+    def _window(self, first: int) -> list[WindowEmbedding]:
+        if self._store is None:
+            return self._encoded(first, self._length)
+        if self._number < len(self._store.known):
+            row = self._store.known[self._number]
+            rate = self._backbone.rate
+            return [] if row is None else [(first / rate, (first + self._length) / rate, row)]
+        found = self._encoded(first, self._length)
+        self._store.add(found[0][2] if found else None)
+        return found
 
     def _encoded(self, first: int, length: int) -> list[WindowEmbedding]:
         samples = self._buffer[first - self._start : first - self._start + length].copy()
@@ -133,25 +163,56 @@ class _PooledWindows:
         hop_s: float,
         block_s: float,
         pool: ThreadPoolExecutor | None,
+        store: WindowStore | None,
     ) -> None:
         self._backbone = backbone
+        self._store = store
         self._window_s, self._hop_s = window_s, hop_s
         self._length = max(1, round(window_s / backbone.frame_s))
         self._blocks = _Blocks(backbone, block_s)
         self._frames = _Frames(np.zeros((0, 0), np.float32), np.zeros(0, np.bool_), 0)
         self._number = 0
+        self._known = len(store.known) if store is not None else 0
         self._pool = pool
         self._pending: deque[Future[Framed]] = deque()
 
     def feed(self, samples: Samples) -> list[WindowEmbedding]:
-        return self._windows(self._blocks.feed(samples), most_pending=self._backbone.parallel)
+        blocks = self._unknown(self._blocks.feed(samples))
+        return self._replayed() + self._windows(blocks, most_pending=self._backbone.parallel)
 
     def finish(self) -> list[WindowEmbedding]:
-        found = self._windows(self._blocks.finish(), most_pending=0)
+        blocks = self._unknown(self._blocks.finish())
+        found = self._replayed() + self._windows(blocks, most_pending=0)
         if self._number or not self._frames.end:
             return found
         row = self._frames.pooled(self._backbone, 0, self._frames.end)
         return [] if row is None else [(0.0, self._blocks.seconds, row)]
+
+    def _unknown(self, blocks: list[Samples]) -> list[Samples]:
+        """Return the blocks that windows are needed from which the store does not have."""
+        needed = self._first_frame(self._known)
+        size = self._blocks.size
+        while blocks and self._frames.end + size <= needed and not self._pending:
+            blocks = blocks[1:]
+            self._frames = _Frames(
+                self._frames.values, self._frames.sounding, self._frames.end + size
+            )
+        return blocks
+
+    def _replayed(self) -> list[WindowEmbedding]:
+        """Return the windows of the store that the audio so far has reached."""
+        found: list[WindowEmbedding] = []
+        while self._store is not None and self._number < self._known:
+            if self._first_frame(self._number) + self._length > self._blocks.total_frames:
+                break
+            if (row := self._store.known[self._number]) is not None:
+                found.append(self._timed(row))
+            self._number += 1
+        return found
+
+    def _timed(self, row: Vector) -> WindowEmbedding:
+        start_s = self._number * self._hop_s
+        return start_s, start_s + self._window_s, row
 
     def _windows(self, blocks: list[Samples], *, most_pending: int) -> list[WindowEmbedding]:
         """Return the windows of the blocks that are computed, in order."""
@@ -171,18 +232,21 @@ class _PooledWindows:
         within = self._blocks.total_frames - self._frames.end  # none beyond the recording
         self._frames = self._frames.extended(values[:, :within], sounding[:within])
         found: list[WindowEmbedding] = []
-        while (first := self._first_frame()) + self._length <= self._frames.end:
+        while (first := self._first_frame(self._number)) + self._length <= self._frames.end:
+            if self._number < self._known:  # replayed when the audio has reached its end
+                break
             row = self._frames.pooled(self._backbone, first, first + self._length)
+            if self._store is not None:
+                self._store.add(row)
             if row is not None:
-                start_s = self._number * self._hop_s
-                found.append((start_s, start_s + self._window_s, row))
+                found.append(self._timed(row))
             self._number += 1
-        self._frames = self._frames.after(first)
+        self._frames = self._frames.after(self._first_frame(max(self._number, self._known)))
         return found
 
-    def _first_frame(self) -> int:
-        """Return the first frame of the next window."""
-        return round(self._number * self._hop_s / self._backbone.frame_s)
+    def _first_frame(self, number: int) -> int:
+        """Return the first frame of a window."""
+        return round(number * self._hop_s / self._backbone.frame_s)
 
 
 class _Blocks:
@@ -192,7 +256,7 @@ class _Blocks:
         self._backbone = backbone
         self._step = round(backbone.frame_s * backbone.rate)
         self._margin = -(-round(backbone.context_s * backbone.rate) // self._step)
-        self._size = max(1, round(block_s / backbone.frame_s))
+        self.size = max(1, round(block_s / backbone.frame_s))
         # Silence before the recording is the context of its first frame.
         self._buffer: Samples = np.zeros(self._margin * self._step, np.float32)
         self._samples = 0
@@ -212,7 +276,7 @@ class _Blocks:
         """Return the blocks that are complete, each with its context."""
         self._samples += len(samples)
         self._buffer = np.concatenate([self._buffer, samples])
-        length, block = (self._size + 2 * self._margin) * self._step, self._size * self._step
+        length, block = (self.size + 2 * self._margin) * self._step, self.size * self._step
         count = max(0, (len(self._buffer) - length) // block + 1)
         found = [self._buffer[k * block : k * block + length].copy() for k in range(count)]
         self._buffer = self._buffer[count * block :].copy()
@@ -221,9 +285,9 @@ class _Blocks:
 
     def finish(self) -> list[Samples]:
         """Return the blocks that are left, with silence after the recording."""
-        left = self.total_frames - self._cut * self._size
-        count = max(0, -(-left // self._size))
-        needed = (count * self._size + 2 * self._margin) * self._step
+        left = self.total_frames - self._cut * self.size
+        count = max(0, -(-left // self.size))
+        needed = (count * self.size + 2 * self._margin) * self._step
         silence = np.zeros(max(0, needed - len(self._buffer)), np.float32)
         before = self._samples
         blocks = self.feed(silence)
@@ -232,7 +296,7 @@ class _Blocks:
 
     def framed(self, samples: Samples) -> Framed:
         """Return the frames of one block, without its context."""
-        inner = slice(self._margin, self._margin + self._size)
+        inner = slice(self._margin, self._margin + self.size)
         frames = self._backbone.frames(self._backbone.features(samples))[:, inner]
         parts = samples.reshape(-1, self._step)[inner]
         return np.ascontiguousarray(frames), np.asarray(parts.any(axis=1))
@@ -257,6 +321,10 @@ class _Frames:
             return _Frames(values, sounding, self.start)
         joined = np.concatenate([self.values, values], axis=1)
         return _Frames(joined, np.concatenate([self.sounding, sounding]), self.start)
+
+    def without(self, count: int) -> "_Frames":
+        """Return no frames, after `count` more that nobody needs."""
+        return _Frames(self.values[:, :0], self.sounding[:0], self.end + count)
 
     def after(self, first: int) -> "_Frames":
         """Return the frames from number `first` on."""

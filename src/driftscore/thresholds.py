@@ -26,12 +26,14 @@ Multiples = NDArray[np.float64]
 DEFAULT_FALSE_ALARMS = 0.5
 """False alarms per hour and label, in a place with one other sound per minute."""
 RATES = (
-    (2.5, 6.11), (3.0, 3.59), (3.5, 2.10), (4.0, 1.19), (4.5, 0.70), (5.0, 0.41), (5.5, 0.24),
-    (6.0, 0.16), (6.5, 0.12), (7.0, 0.087), (8.0, 0.037),
+    (2.5, 4.17), (3.0, 2.27), (3.5, 1.30), (4.0, 0.745), (4.5, 0.432), (5.0, 0.255), (5.5, 0.182),
+    (6.0, 0.133), (6.5, 0.102), (7.0, 0.0725), (8.0, 0.0325),
 )  # fmt: skip
 """Multiples of the upper spread, and how often per hour other sounds reach them for one label."""
 LOWEST = RATES[0][0]
 """The multiple at which peaks are counted to compare a place with the measurement."""
+FITS = 2.326
+"""A clip fits a label from this multiple on: one in a hundred other sounds does."""
 _NORMAL_90 = 1.2815515655446004  # 90 % quantile of the standard normal distribution
 _MOST_BELOW = 1.5  # a quiet recording lowers a multiple by no more: it lacks other sounds
 

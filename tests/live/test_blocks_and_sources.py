@@ -160,7 +160,7 @@ def test_a_wav_stream_says_itself_what_it_is(tmp_path: Path, subtype: str) -> No
 
 
 def test_what_is_no_wav_stream_is_an_error_that_says_what_to_do() -> None:
-    with pytest.raises(SourceError, match="--raw s16le"):
+    with pytest.raises(SourceError, match="--pcm s16le"):
         piped(b"\0" * 4000)
     with pytest.raises(SourceError, match="ends before"):
         piped(b"RIFF\0\0\0\0WAVEdat")

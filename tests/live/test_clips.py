@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from driftscore import Audio
 from driftscore.errors import UsageError
-from driftscore.live.clips import AudioRing, ClipFolder, ClipSettings, slug, span
+from driftscore.live.clips import AudioRing, ClipSettings, EventClips, slug, span
 
 DAY = 86_400.0
 START = datetime(2026, 11, 16, 2, 10, 3, tzinfo=UTC)
@@ -42,7 +42,7 @@ def test_a_clip_is_never_longer_than_asked_for(start: float, length: float, late
         assert first == max(0, start - 3)
 
 
-def clip(folder: ClipFolder, label: str, id: int, day: int = 16) -> str:
+def clip(folder: EventClips, label: str, id: int, day: int = 16) -> str:
     start = START.replace(day=day)
     return folder.write(
         Audio(np.zeros(100, np.float32), 16_000), source="yard", label=label, start=start, id=id
@@ -50,7 +50,7 @@ def clip(folder: ClipFolder, label: str, id: int, day: int = 16) -> str:
 
 
 def test_a_clip_is_a_private_flac_in_the_folder_of_its_day(tmp_path: Path) -> None:
-    folder = ClipFolder(str(tmp_path))
+    folder = EventClips(str(tmp_path))
     inside = clip(folder, "Hundegebell / Größe", 42)
     assert inside == "2026-11-16/driftscore_20261116T021003Z_yard__hundegebell_groe_42.flac"
     assert (tmp_path / inside).stat().st_mode & 0o077 == 0
@@ -58,7 +58,7 @@ def test_a_clip_is_a_private_flac_in_the_folder_of_its_day(tmp_path: Path) -> No
 
 
 def test_old_clips_are_deleted_and_nothing_else(tmp_path: Path) -> None:
-    folder = ClipFolder(str(tmp_path), ClipSettings(keep_days=7))
+    folder = EventClips(str(tmp_path), ClipSettings(keep_days=7))
     old, new = clip(folder, "dog bark", 1, day=1), clip(folder, "dog bark", 2)
     strangers = [
         tmp_path / "notes.txt", tmp_path / "2026-11-01" / "holiday.flac",
@@ -83,7 +83,7 @@ def test_old_clips_are_deleted_and_nothing_else(tmp_path: Path) -> None:
 def test_a_full_disk_deletes_the_oldest_but_keeps_some_of_each_label(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = ClipFolder(str(tmp_path), ClipSettings(disk_share=0.8))
+    folder = EventClips(str(tmp_path), ClipSettings(disk_share=0.8))
     many = [clip(folder, "dog bark", n, day=1 + n) for n in range(15)]
     few = [clip(folder, "siren", n, day=1 + n) for n in range(3)]
     monkeypatch.setattr("driftscore.live.clips.disk_share", lambda _: 0.9)
@@ -96,7 +96,7 @@ def test_a_full_disk_deletes_the_oldest_but_keeps_some_of_each_label(
 
 
 def test_clips_are_looked_through_seldom(tmp_path: Path) -> None:
-    folder = ClipFolder(str(tmp_path), ClipSettings(keep_days=1))
+    folder = EventClips(str(tmp_path), ClipSettings(keep_days=1))
     folder.tidy()
     old = clip(folder, "dog bark", 1)
     os.utime(tmp_path / old, (0, 0))

@@ -18,7 +18,7 @@ import pytest
 import soundfile
 
 from driftscore import Audio, Classifier, Detection, Event
-from driftscore.live.clips import ClipFolder, ClipSettings
+from driftscore.live.clips import ClipSettings, EventClips
 from driftscore.live.confirming import Confirmation
 from driftscore.live.listener import Listener, ListenSettings, changed_watch
 from driftscore.live.sources import PlayedFile
@@ -30,12 +30,7 @@ from .scenes import LABELS, RATE, Kept, ScriptedSource, eventually, scene, write
 
 WATCH = WatchList.of(LABELS)
 SOUNDS = [(12.0, "siren"), (24.0, "alarm_clock"), (36.0, "siren")]
-COMMAND = [
-    sys.executable, "-c",
-    "from driftscore.interrupts import interruptible\n"
-    "from driftscore.cli.listen import app\n"
-    "with interruptible(): app()",
-]  # fmt: skip
+COMMAND = [sys.executable, "-m", "driftscore", "listen"]
 
 
 def plain(event: Event) -> tuple[str, float, float]:
@@ -138,7 +133,7 @@ def test_levels_come_every_interval(classifier: Classifier) -> None:
 
 
 def test_a_clip_holds_the_event_and_what_was_before(tmp_path: Path, classifier: Classifier) -> None:
-    folder = ClipFolder(str(tmp_path / "clips"), ClipSettings(pre_roll_s=2))
+    folder = EventClips(str(tmp_path / "clips"), ClipSettings(pre_roll_s=2))
     audio = scene(30, [(12, "siren")])
     kept = listened(classifier, audio, clips=folder)
     (record,) = [one for one in kept.reported if one.event.label == "siren"]
@@ -152,7 +147,7 @@ def test_a_clip_holds_the_event_and_what_was_before(tmp_path: Path, classifier: 
 
 def test_a_label_may_have_no_clips(tmp_path: Path, classifier: Classifier) -> None:
     watch = WatchList((WatchedLabel("siren", clips=False), WatchedLabel("alarm clock")))
-    folder = ClipFolder(str(tmp_path / "clips"))
+    folder = EventClips(str(tmp_path / "clips"))
     kept = listened(classifier, scene(30, [(12, "siren")]), watch=watch, clips=folder)
     assert kept.reported
     assert all(record.withheld == "no clips of this label" for record in kept.reported)
@@ -164,7 +159,7 @@ def test_with_privacy_speech_is_never_written_while_the_event_is_kept(
 ) -> None:
     # Someone speaks in the pre-roll only: the event itself is a siren.
     audio = scene(34, [(9.0, "speech"), (14.5, "siren")])
-    open_, closed = (ClipFolder(str(tmp_path / name)) for name in ("open", "closed"))
+    open_, closed = (EventClips(str(tmp_path / name)) for name in ("open", "closed"))
     without = listened(classifier, audio, clips=open_)
     kept = listened(classifier, audio, clips=closed, privacy=True)
     assert [record.event for record in kept.reported] == [r.event for r in without.reported]
@@ -235,7 +230,7 @@ def test_sigterm_writes_the_last_event_and_ends_with_status_0(tmp_path: Path) ->
     audio = scene(14, [(11.0, "siren")])  # the siren is not over when the audio stops
     data = (audio.samples * 32767).astype("<i2").tobytes()
     child = subprocess.Popen(
-        [*COMMAND, "yard=-", "--raw", "s16le", "--rate", str(RATE), "-l", ", ".join(LABELS),
+        [*COMMAND, "yard=-", "--pcm", "s16le", "--rate", str(RATE), "-l", ", ".join(LABELS),
          "--store", str(tmp_path / "events.db")],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip

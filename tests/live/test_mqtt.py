@@ -291,7 +291,7 @@ def test_the_last_will_says_offline_after_kill_9(
 ) -> None:
     path = write(tmp_path / "a.wav", scene(120, []))
     child = subprocess.Popen(
-        [sys.executable, "-c", "from driftscore.cli.listen import app; app()", f"mic1={path}",
+        [sys.executable, "-m", "driftscore", "listen", f"mic1={path}",
          "-l", "siren, alarm clock", "--site", "yard", "--mqtt", f"127.0.0.1:{broker.port}"],
         stdout=subprocess.DEVNULL,
     )  # fmt: skip

@@ -99,7 +99,7 @@ def span(start_s: float, end_s: float, now_s: float, settings: ClipSettings) -> 
     return begin, min(end_s + settings.post_roll_s, begin + settings.longest_s, now_s)
 
 
-class ClipFolder:
+class EventClips:
     """The folder of clips; several threads may write to it."""
 
     def __init__(self, path: str, settings: ClipSettings | None = None) -> None:

@@ -71,7 +71,7 @@ def event_evidence(
     event: Event, detector: Detector, windows: list[TracedWindow] | None, finished_s: float | None
 ) -> Mapping[str, object]:
     """Return the scores of a label and its negative words in the windows of an event."""
-    criteria, settings = detector.criteria, detector.settings
+    criteria, settings = detector.search.criteria, detector.settings
     c = criteria.labels.index(event.label)
     count = len(criteria.labels)
     opposed = criteria.opposed[c] if criteria.opposed.size else np.ones(len(criteria.negatives))

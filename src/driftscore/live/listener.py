@@ -15,7 +15,7 @@ from driftscore.classifier import Classifier
 from driftscore.errors import DriftscoreError
 from driftscore.events import Detection
 from driftscore.live.blocks import QUEUE_S, BlockQueue
-from driftscore.live.clips import ClipFolder
+from driftscore.live.clips import EventClips
 from driftscore.live.decisions import EventAudit
 from driftscore.live.meter import INTERVAL_S
 from driftscore.live.outputs import Output, Outputs
@@ -49,7 +49,7 @@ class ListenSettings:
     spl_offset: float | None = None
     level_s: float = INTERVAL_S
     queue_s: float = QUEUE_S
-    clips: ClipFolder | None = None
+    clips: EventClips | None = None
     privacy: bool = False
     audit: EventAudit | None = None
 

@@ -7,6 +7,7 @@ import numpy as np
 from driftscore.vectors import Scores
 
 KEPT_S = 300.0
+_BEFORE = 2  # windows
 TracedWindow = tuple[float, float, Scores, Scores]
 """Start, end, scores above the background and what they are divided by."""
 
@@ -25,9 +26,12 @@ class ScoreTrace:
         self._windows.append((start_s, end_s, above.copy(), scale.copy()))
 
     def since(self, start_s: float) -> list[TracedWindow] | None:
-        """Return the windows from the one before an event; None if that one is gone."""
+        """Return the windows of an event and some before them; None if those are gone.
+
+        Windows before the event change nothing: it was not joined to anything in them.
+        """
         windows = list(self._windows)
-        first = next((n for n, w in enumerate(windows) if (w[0] + w[1]) / 2 >= start_s), 0)
-        if first == 0 and self._cut:
+        first = next((n for n, window in enumerate(windows) if window[1] >= start_s), 0) - _BEFORE
+        if first < 0 and self._cut:
             return None
-        return windows[max(0, first - 1) :]
+        return windows[max(0, first) :]

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from driftscore.detector import Detector, EventStream
+from driftscore.detector import Detector
 from driftscore.errors import DriftscoreError
 from driftscore.events import Event
+from driftscore.eventstream import EventStream
 from driftscore.live.blocks import AudioBlock, BlockQueue
-from driftscore.live.clips import AudioRing, ClipFolder, ClipSettings, span
+from driftscore.live.clips import AudioRing, ClipSettings, EventClips, span
 from driftscore.live.confirming import Confirmation
 from driftscore.live.decisions import EventAudit
 from driftscore.live.meter import INTERVAL_S, Levels, SoundMeter
@@ -53,7 +54,7 @@ class WorkSettings:
     notify: Callable[[str], None]
     spl_offset: float | None = None
     level_s: float = INTERVAL_S
-    clips: ClipFolder | None = None
+    clips: EventClips | None = None
     speech: SpeechGuard | None = None
     audit: EventAudit | None = None
 
@@ -69,7 +70,7 @@ class _Run:
         self.confirmation = Confirmation(detector.watch)
         self.trace = ScoreTrace(detector.hop_s) if settings.audit is not None else None
         if self.trace is not None:
-            self.stream.observer = self.trace.add
+            self.stream.observe(self.trace.add)
         self._begun = block.at  # the time of the first sample on the monotonic clock
         self._samples = 0
 

@@ -62,7 +62,7 @@ def read_header(pipe: Pipe) -> RawFormat:
     if start[:4] != b"RIFF" or start[8:12] != b"WAVE":
         raise SourceError(
             "Standard input is not a wav stream; for raw samples give their format, as in "
-            "--raw s16le --rate 48000"
+            "--pcm s16le --rate 48000"
         )
     found: RawFormat | None = None
     while True:
