@@ -78,9 +78,7 @@ class Replayer:
         if evidence["windows"] is None:
             return Replay(None, "it was longer than the scores that are kept")
         self._head(entry["head_sha256"])
-        found = [
-            {f: getattr(event, f) for f in EVENT_FIELDS} for event in replayed_events(evidence)
-        ]
+        found = [{f: getattr(event, f) for f in EVENT_FIELDS} for event in _replayed(evidence)]
         wanted = {f: outcome["decided"][f] for f in EVENT_FIELDS}
         if wanted in found:
             return Replay(True, "decided again from the scores of its windows")
@@ -109,7 +107,7 @@ class Replayer:
         return self._embedders[name]
 
 
-def replayed_events(evidence: Mapping[str, Any]) -> list[Event]:
+def _replayed(evidence: Mapping[str, Any]) -> list[Event]:
     """Return the events that follow from the recorded scores of windows."""
     criteria = Criteria(
         (evidence["label"],),

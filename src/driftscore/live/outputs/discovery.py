@@ -80,6 +80,23 @@ def discovery(
     """Return the payload that makes a source a device with its entities."""
     site = topics.site.replace("_", " ").capitalize()
     name = f"{site} sounds" if only_source else f"{site} {topics.source} sounds"
+    return {
+        "device": {
+            "identifiers": [topics.identifier],
+            "name": name,
+            "manufacturer": "driftscore",
+            "sw_version": __version__,
+        },
+        "origin": {"name": "driftscore", "sw_version": __version__},
+        "availability": [{"topic": topics.site_status}, {"topic": f"{topics.home}/status"}],
+        "availability_mode": "all",
+        "qos": 1,
+        "components": _components(topics, slugs, calibrated=calibrated),
+    }
+
+
+def _components(topics: Topics, slugs: Mapping[str, str], *, calibrated: bool) -> dict[str, object]:
+    """Return the entities of a source."""
     components: dict[str, object] = {
         "sound": {
             "platform": "event",
@@ -114,19 +131,7 @@ def discovery(
         "command_topic": f"{topics.home}/words/set",
         "state_topic": f"{topics.home}/words",
     }
-    return {
-        "device": {
-            "identifiers": [topics.identifier],
-            "name": name,
-            "manufacturer": "driftscore",
-            "sw_version": __version__,
-        },
-        "origin": {"name": "driftscore", "sw_version": __version__},
-        "availability": [{"topic": topics.site_status}, {"topic": f"{topics.home}/status"}],
-        "availability_mode": "all",
-        "qos": 1,
-        "components": components,
-    }
+    return components
 
 
 def _level(topics: Topics, calibrated: bool) -> dict[str, str]:
