@@ -264,19 +264,28 @@ def test_another_rule_drops_the_settings_that_it_does_not_have(
     fake: Backbone, wav: WriteWav
 ) -> None:
     """`--rule zs_text --set tau=0.3 --compare das` failed: "No setting called 'tau'"."""
-    classifier = Classifier(LABELS, backbone=fake, rule="zs_text", settings={"tau": 0.3}).fit()
-    other = classifier.with_rule("das")
+    classifier = Classifier(LABELS, backbone=fake, rule="zs_text", settings={"tau": 0.3})
+    first, other = classifier.compared_with("das")
     np.testing.assert_array_equal(
         other.scores([wav()]), Classifier(LABELS, backbone=fake).scores([wav()])
     )
-    kept = classifier.with_rule("zs_text")
+    np.testing.assert_array_equal(first.head_.offsets, classifier.fit().head_.offsets)
+    _, kept = classifier.compared_with("zs_text")
     np.testing.assert_array_equal(kept.head_.offsets, classifier.head_.offsets)
+
+
+def test_of_two_rules_only_the_one_that_has_a_setting_gets_it(fake: Backbone) -> None:
+    classifier = Classifier(LABELS, backbone=fake, rule="cosine", settings={"beta": 2.0})
+    cosine, das = classifier.compared_with("das")
+    assert (cosine.settings, das.settings) == ({}, {"beta": 2.0})
+    with pytest.raises(UsageError, match="beta"):
+        classifier.compared_with("zs_text")
 
 
 def test_a_compiled_head_has_no_other_rule(classifier: Classifier, fake: Backbone) -> None:
     compiled = Classifier(backbone=fake, head=classifier.fit().head_)
     with pytest.raises(UsageError, match="compiled head"):
-        compiled.with_rule("cosine")
+        compiled.compared_with("cosine")
 
 
 class SeriesLike:

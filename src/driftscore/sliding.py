@@ -16,8 +16,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from driftscore.audio import Recording, Samples, resampled_blocks, windows
+from driftscore.audio import (
+    Recording,
+    Samples,
+    check_length,
+    describe,
+    resampled_blocks,
+    windows,
+)
 from driftscore.backbones.protocol import Backbone, Features, LocalBackbone
+from driftscore.engines.protocol import check_finite
 from driftscore.errors import UsageError
 from driftscore.vectors import Vector
 
@@ -31,14 +39,27 @@ def sliding_embeddings(
     recording: Recording, backbone: Backbone, *, window_s: float, hop_s: float
 ) -> Iterator[WindowEmbedding]:
     """Yield the embedding of each window that is not silent, in order of time."""
-    if not 0 < hop_s <= window_s:
+    if not 0 < hop_s <= window_s < float("inf"):
         raise UsageError(
             f"The hop must be positive and at most the window, got {hop_s:g} s and {window_s:g} s"
         )
+    for start_s, end_s, row in _embeddings(recording, backbone, window_s, hop_s):
+        check_finite(describe(recording), row)
+        yield start_s, end_s, row
+
+
+def _embeddings(
+    recording: Recording, backbone: Backbone, window_s: float, hop_s: float
+) -> Iterator[WindowEmbedding]:
     if isinstance(backbone, LocalBackbone):
         yield from _pooled(recording, backbone, window_s, hop_s)
         return
+    if window_s > backbone.seconds:
+        raise UsageError(
+            f"A window of {backbone.name} has at most {backbone.seconds:g} s, got {window_s:g} s"
+        )
     for window in windows(recording, rate=backbone.rate, seconds=window_s, hop_s=hop_s):
+        check_length(recording, window.end_s)
         if not window.silent:
             row = backbone.encode(backbone.features(window.audio.samples))
             yield window.start_s, window.end_s, row
@@ -116,6 +137,7 @@ def _frame_blocks(
             )
             buffer = buffer[block:]
     rest = len(buffer) - edge
+    check_length(recording, (done + rest) / backbone.rate)
     while rest > 0:
         here = min(rest, block)
         padded = np.zeros(edge + block + edge, np.float32)

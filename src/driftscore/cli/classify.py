@@ -80,8 +80,10 @@ class View:
     merged: bool
 
     def checked(self, compare: str | None, threshold: str | None, head: Path | None) -> "View":
-        """Return the view; refuse an unknown format, and options that --compare excludes."""
+        """Return the view; refuse an unknown format, and options that exclude each other."""
         find_format(self.format)
+        if self.events and self.multi:
+            raise UsageError("--multi shows the scores of recordings; leave it out with --timeline")
         if compare and (self.events or self.multi or threshold or head):
             raise UsageError(
                 "--compare sets the best labels of two rules side by side; leave out --timeline, "
@@ -124,9 +126,9 @@ def fitted(
     verbose: bool,
 ) -> list[Classifier]:
     """Return the fitted classifier, and with --compare that of the other rule."""
-    scorings = scoring.compared_with(compare) if compare else (scoring,)
     cut = take.optional_number("--threshold", threshold)
-    found = [one.classifier(embedder, threshold=cut, head=head).fit() for one in scorings]
+    classifier = scoring.classifier(embedder, threshold=cut, head=head)
+    found = list(classifier.compared_with(compare)) if compare else [classifier.fit()]
     if verbose:
         report_runtime(embedder.backbone)
         for classifier in found if head is None else ():

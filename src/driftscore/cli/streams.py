@@ -5,6 +5,7 @@ import os
 import sys
 
 from driftscore.errors import WriteError
+from driftscore.silence import separate_stderr
 
 
 class ClosedStdout(io.TextIOBase):
@@ -22,6 +23,7 @@ def open_streams() -> None:
         sys.stdout = ClosedStdout()
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (until the end)
+    separate_stderr()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
