@@ -13,7 +13,7 @@ from driftscore.files import cache_home
 
 from .conftest import LABELS, Run, WriteWav
 
-NAMES = ["texts", "audio", "models", "loudness", "scenes", "data", "lab"]
+NAMES = ["texts", "audio", "models", "loudness", "figures", "scenes", "data", "lab"]
 
 
 @pytest.fixture

@@ -80,6 +80,7 @@ def list_caches() -> list[Cache]:
         Cache("audio", "embeddings of recordings, by content", home, ("audio.sqlite*",)),
         Cache("models", "exported and downloaded models", home, models),
         Cache("loudness", "loudness of recordings (lab)", home, ("loudness.sqlite*",)),
+        Cache("figures", "fonts that matplotlib has found (lab)", home, ("matplotlib",)),
         Cache("scenes", "scenes of the shared recordings (lab)", home, ("scenes",)),
         _movable("data", "downloaded datasets and noises (lab)", "DRIFTSCORE_DATA"),
         _movable("lab", "results and embeddings of the lab", "DRIFTSCORE_LAB"),

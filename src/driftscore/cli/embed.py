@@ -13,6 +13,7 @@ from driftscore.cli.reporting import Tally, report_runtime, say, watched
 from driftscore.embeddings import EmbeddingFile
 from driftscore.engines import DEFAULT_ENGINE
 from driftscore.errors import AudioError
+from driftscore.files import output_folder
 
 
 def embed(
@@ -64,6 +65,7 @@ def export(
     """Turn a CLAP checkpoint into ONNX, checked against torch: it then runs without torch."""
     from driftscore.backbones.clap.export import export as write  # torch is needed only here
 
+    out = None if out is None else output_folder(out)
     say(f"Exporting {model} and comparing it with torch (half a minute to a minute)")
     made = write(model, out, int8=int8, clips=expand(clips or []))
     found = made.agreement

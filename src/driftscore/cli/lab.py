@@ -14,6 +14,7 @@ import typer
 from driftscore.backbones import load_backbone
 from driftscore.cli.reporting import say
 from driftscore.errors import UsageError
+from driftscore.files import output_folder
 from driftscore.formats import OutputRow, write_rows
 from driftscore.lab.runs.export import export as export_rows
 from driftscore.lab.runs.grid import Grid, keys, load_grid, measure, shipped_grids
@@ -173,13 +174,13 @@ def rebuild(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the wav files.")],
 ) -> None:
     """Build mixes from their records and write them as wav files; print one path per line."""
-    failed = 0
+    failed, folder = 0, output_folder(out)
     for saved in read_mixes(file):
         if saved.record is None:
             failed += 1
             say(f"{saved.clip}: {saved.error}")
         else:
-            print(write_audio(saved, out))
+            print(write_audio(saved, folder))
     if failed:
         raise typer.Exit(1)
 
