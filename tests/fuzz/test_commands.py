@@ -22,9 +22,9 @@ from .world import World
 
 
 def fuzz(share: float = 1.0) -> settings:
-    """Return settings for some cases: 25 for a share of 1, or as many as DRIFTSCORE_FUZZ says."""
+    """Return settings for some cases: 16 for a share of 1, or as many as DRIFTSCORE_FUZZ says."""
     return settings(
-        max_examples=max(2, round(share * cases(25))),
+        max_examples=max(2, round(share * cases(16))),
         deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),
@@ -182,7 +182,8 @@ def test_ctrl_c_at_any_time_is_one_line_and_leaves_nothing(world: World) -> None
         _, err = process.communicate(timeout=60)
         COUNTS["cases"] += 1
         expect("Traceback" not in err, "tracebacks", err)
-        expect(process.returncode in (0, 130), "other failures", f"{process.returncode} {err}")
+        # -2: before Python itself looks for the signal
+        expect(process.returncode in (0, 130, -2), "other failures", f"{process.returncode} {err}")
         left = [*world.out.rglob(".driftscore-*"), *(world.root / "tmp").iterdir()]
         expect(not left, "files left behind", f"{left}")
 
