@@ -20,6 +20,8 @@ from driftscore import Classifier, Embedder, build_bank, load_backbone
 from driftscore.calibration import Calibration
 from driftscore.cli import lab
 from driftscore.embeddings import EmbeddingFile
+from driftscore.prompts import load_pack
+from driftscore.settings import load_preset
 from driftscore.vectors import unit
 from tests.conftest import LABELS, noise_clip
 
@@ -30,15 +32,22 @@ id = "few"
 kind = "phrases"
 title = "A few phrases"
 provenance = "the fuzz suite"
-phrases = ["rain on a roof", "wind"]
+[[phrase]]
+id = "rain"
+text = "rain on a roof"
+provenance = "the fuzz suite"
+[[phrase]]
+id = "wind"
+text = "wind"
+provenance = "the fuzz suite"
 """
 PRESET = """
+[own]
 title = "Mine"
 rule = "das"
-from = "das2026"
-[prompts]
+[own.prompts]
 prompt = "the sound of {c}"
-[rules.das]
+[own.rules.das]
 beta = 0.5
 """
 GRID = """
@@ -172,6 +181,9 @@ def _texts(world: World) -> None:
     named = {"pack.toml": PACK, "templates.toml": TEMPLATES, "preset.toml": PRESET}
     for name, content in {**named, "labels.txt": "dog bark\nsiren # loud\nrain\n"}.items():
         (home / name).write_text(content)
+    for name in ("pack.toml", "templates.toml"):  # the good ones must be good
+        load_pack(home / name)
+    load_preset(home / "preset.toml")
     world.files.update(
         {
             "packs": [home / "pack.toml", home / "templates.toml"],
