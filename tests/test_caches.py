@@ -119,3 +119,14 @@ def test_an_unknown_cache_is_an_error_with_the_nearest_name(run: Run) -> None:
     with pytest.raises(UsageError, match="did you mean 'texts'"):
         find_caches(["text"])
     assert run("cache", "clear", "text", "--yes")[0] == 2
+
+
+@pytest.mark.parametrize("answer", [b"", b"\xff\0\n", b"no\n"])
+def test_an_answer_that_is_not_yes_deletes_nothing(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(answer), encoding="utf-8"))
+    status, out, err = run("cache", "clear")
+    assert (status, out) == (1, "")
+    assert err.endswith("Nothing deleted\n")
+    assert (home / "texts.sqlite").exists()

@@ -14,7 +14,7 @@ import struct
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Event, Timer
 from typing import Any, BinaryIO, TypeGuard, cast
@@ -101,11 +101,12 @@ def is_encoded(recording: object) -> TypeGuard[Encoded]:
 
 def describe(recording: object) -> str:
     """Return the name of a recording for messages and rows: its path, or what it is."""
-    try:
-        named = isinstance(recording, (str, os.PathLike))
-        name = os.fsdecode(recording) if named else getattr(recording, "name", None)
-    except Exception:  # an object of someone else's: reading it reports the error
-        name = None
+    name: object = None
+    with suppress(Exception):  # of an object of someone else's: reading it reports the error
+        if isinstance(recording, (str, os.PathLike)):
+            name = os.fsdecode(recording)
+        else:
+            name = getattr(recording, "name", None)
     return name if isinstance(name, str) else f"<{type(recording).__name__.lower()}>"
 
 

@@ -63,7 +63,11 @@ def _usual_cache_home() -> Path:
         return Path(os.environ.get("LOCALAPPDATA", "~")).expanduser() / "driftscore"
     if sys.platform == "darwin":
         return Path("~/Library/Caches/driftscore").expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "driftscore"
+    for place in (os.environ.get("XDG_CACHE_HOME"), "~/.cache"):
+        # A relative one is none: the folder would depend on where the command is run.
+        if place and (home := Path(place).expanduser()).is_absolute():
+            return home / "driftscore"
+    raise RuntimeError("The home folder is not an absolute path")
 
 
 def warn_of_cache(what: str, path: Path, error: Exception) -> None:

@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import cast
 
 from driftscore.cli.app import main
 
@@ -132,11 +133,10 @@ def _in_process(case: Case, world: World) -> Ended:
             main()
         except SystemExit as end:
             status = int(end.code or 0)
-        # TextIOWrapper closes what it wraps when it is collected.
-        sys.stdout.detach()
-        sys.stderr.detach()
-    texts = [stream.getvalue().decode(case.encoding, "replace") for stream in (out, err)]
-    return Ended(status, *texts, time.monotonic() - begun)
+        for stream in (sys.stdout, sys.stderr):  # a wrapper closes what it wraps at its end
+            cast(io.TextIOWrapper, stream).detach()
+    shown, said = (stream.getvalue().decode(case.encoding, "replace") for stream in (out, err))
+    return Ended(status, shown, said, time.monotonic() - begun)
 
 
 def _in_subprocess(case: Case, world: World) -> Ended:
@@ -148,8 +148,8 @@ def _in_subprocess(case: Case, world: World) -> Ended:
         [sys.executable, "-m", "driftscore", *case.arguments], input=case.stdin, env=variables,
         cwd=world.root / "work", capture_output=True, timeout=LONGEST_S, check=False,
     )  # fmt: skip
-    texts = [stream.decode(case.encoding, "replace") for stream in (done.stdout, done.stderr)]
-    return Ended(done.returncode, *texts, time.monotonic() - begun)
+    shown, said = (text.decode(case.encoding, "replace") for text in (done.stdout, done.stderr))
+    return Ended(done.returncode, shown, said, time.monotonic() - begun)
 
 
 @contextmanager

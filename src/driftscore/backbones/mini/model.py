@@ -22,10 +22,12 @@ from driftscore.backbones.onnx.sessions import LazySession, in_threads
 from driftscore.backbones.onnx.tokenizer import Tokenizer, open_tokenizer, without_known_words
 from driftscore.backbones.protocol import Features, LocalBackbone, shipped_calibration
 from driftscore.errors import FormatError, UsageError
+from driftscore.schema import table, text, validate
 from driftscore.vectors import Matrix, Vector
 
 HOME = Path(__file__).resolve().parents[2] / "models" / "mini"
 MANIFEST = "manifest.toml"
+_FILES = ("audio.onnx", "pool.onnx", "text.onnx", "tokenizer.json")
 _UNKNOWN = 0  # the id of a piece that did not occur in training
 _FRONT_END_REVISION = 1
 """Part of the fingerprint; raise it whenever a change of the front end changes an embedding."""
@@ -113,8 +115,9 @@ def _checked_files(home: Path) -> dict[str, bytes]:
     again = "reinstall driftscore"
     try:
         sums = tomllib.loads((home / MANIFEST).read_text(encoding="utf-8"))["sha256"]
+        validate(sums, table(dict.fromkeys(_FILES, text), open_=True), where=MANIFEST)
         files = {name: (home / name).read_bytes() for name in sums}
-    except (OSError, KeyError, TypeError, ValueError) as error:
+    except (OSError, KeyError, TypeError, ValueError, FormatError) as error:
         raise FormatError(f"The model in {home} is incomplete ({error}); {again}") from error
     for name, expected in sums.items():
         if (actual := hashlib.sha256(files[name]).hexdigest()) != expected:
