@@ -22,18 +22,18 @@ from .world import World
 
 LABELS = (
     "dog bark, siren", "dog,cat,rain", "dog", "", ",,,", "a,a", "=1+1, dog", "\x1b[31mred, dog",
-    "hond, kat", "犬, 猫", "x" * 3000 + ",y", "\ud800, dog", "dog\nbark, cat", "{c}, {p}", "-1, +2",
+    "hond, kat", "犬, 猫", "x" * 3000 + ",y", "\udcff, dog", "dog\nbark, cat", "{c}, {p}", "-1, +2",
 )  # fmt: skip
 NUMBERS = ("0", "1", "0.5", "-1", "2", "nan", "inf", "1e999", "", "x", "0x10", "9" * 20, "1_0", "٣")
 NAMES = ("", ".", "..", "-", "~", "~nobody/x", "absent", "absent.npz", "*", "[", "a**b",
-         "x" * 300, "\ud8ff", "a\nb", "--", "nowhere://x", "s3://b/x.wav", "github://x",
+         "x" * 300, "\udcff", "a\nb", "--", "nowhere://x", "s3://b/x.wav", "github://x",
          "memory://none/*.wav", "file:///nowhere", "/dev/null", "/dev/zero",
          "/proc/self/mem")  # fmt: skip
 OUTS = ("{out}/new.csv", "{out}/new.npz", "{out}/new.safetensors", "{out}/new.json", "{out}/a/b.md",
         "{out}/new.html", "{out}/old.csv", "{out}/link.csv", "{out}/old.csv/below", "{out}", "-",
         "/dev/null", "/dev/full", "", "/proc/x", "nowhere://x.npz", "github://x.csv",
         "memory://o/x.npz", "{out}/\udcff.csv", "{out}/" + "x" * 300)  # fmt: skip
-PLUGINS = ("auto", "nothing", "", "json:dumps", "absent:x", ":", "os", "x" * 500, "\ud800", "../x")
+PLUGINS = ("auto", "nothing", "", "json:dumps", "absent:x", ":", "os", "x" * 500, "\udcff", "../x")
 VARIABLES: tuple[tuple[str, tuple[str | None, ...]], ...] = (
     ("HOME", (None, "", "{root}/absent", "{root}/work/notes.txt", "relative", "{root}/home")),
     ("DRIFTSCORE_CACHE", ("", "{root}/work/notes.txt", "{root}/cache/new/deep", "~nobody/x",
@@ -155,7 +155,7 @@ def _values(parameter: str, world: World) -> st.SearchStrategy[str]:
         "compare": (*rule_names(), *PLUGINS), "backbone": ("fake", *PLUGINS),
         "preset": ("das2026", "acevedo2025", *PLUGINS), "pack": ("das52", "generic5", *PLUGINS),
         "templates": ("das4", *PLUGINS), "set": ("beta=1", "tau=x", "=", "a=b=c", "beta=nan", "a"),
-        "prompt": ("{c}", "sound of {c}", "", "{x}", "{", "{c!r:>99}", "\ud800{c}"),
+        "prompt": ("{c}", "sound of {c}", "", "{x}", "{", "{c!r:>99}", "\udcff{c}"),
         "reference": ("prompt", "matched", "x"), "direction": ("mean", "svd", ""),
         "runtime": ("auto", "onnx", "openvino", "x", ""), "mirror": ("http://127.0.0.1:1", "", "x"),
         "what": ("rules", "packs", "presets", "formats", "datasets", "noises", "mixings", "x", ""),

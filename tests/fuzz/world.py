@@ -7,18 +7,19 @@ work/      the working directory, which no command may change
 """
 
 import hashlib
+import os
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import soundfile
-from typer.testing import CliRunner
 
+import driftscore
 from driftscore import Classifier, Embedder, build_bank, load_backbone
 from driftscore.calibration import Calibration
-from driftscore.cli import lab
 from driftscore.embeddings import EmbeddingFile
 from driftscore.prompts import load_pack
 from driftscore.settings import load_preset
@@ -211,13 +212,15 @@ def _lab(world: World) -> None:
 def _run_lab(world: World) -> None:
     """Make a store with rows, and the records of its mixes."""
     home = world.inputs
-    changes = {"DRIFTSCORE_CACHE": str(world.root / "cache")}
+    source = str(Path(driftscore.__file__).parent.parent)
+    changes = {"DRIFTSCORE_CACHE": str(world.root / "cache"), "PYTHONPATH": source}
     for arguments in (
         ["run", str(home / "grid.toml"), "--store", str(home / "store")],
         ["mixes", str(home / "grid.toml"), "--out", str(home / "mixes.jsonl")],
     ):
-        done = CliRunner(env=changes).invoke(lab.app, arguments)
-        assert done.exit_code == 0, done.output
+        # In a process of its own, which closes the database of the store.
+        command = [sys.executable, "-m", "driftscore", "lab", *arguments]
+        subprocess.run(command, env=os.environ | changes, check=True, capture_output=True)
     world.files["mixes"] = [home / "mixes.jsonl"]
     kept = (p for p in sorted((home / "store").rglob("*")) if p.is_file())
     world.files["stores"] = [path for path in kept if path.stat().st_size < 1_000_000]

@@ -125,7 +125,7 @@ def status(
 
 @app.command()
 def report(
-    out: Annotated[Path, typer.Option("--out", "-o", help="An .html or .md file.")],
+    out: Annotated[str, typer.Option("--out", "-o", help="An .html or .md file.")],
     grid: Annotated[
         str | None, typer.Option("--grid", help="Only the rows of this grid; default: all.")
     ] = None,
@@ -146,7 +146,7 @@ def report(
 
 @app.command()
 def export(
-    path: Annotated[Path, typer.Argument(help="rows.csv, rows.jsonl or rows.parquet.")],
+    path: Annotated[str, typer.Argument(help="rows.csv, rows.jsonl or rows.parquet.")],
     store: StoreHome = None,
 ) -> None:
     """Write all rows as a flat table."""
@@ -158,7 +158,7 @@ def export(
 @app.command("mixes")
 def mixes_(
     grid: GridName,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write, mixes.jsonl.")],
+    out: Annotated[str, typer.Option("--out", "-o", help="The file to write, mixes.jsonl.")],
     backbone: Backbones = None,
 ) -> None:
     """Write the record of every mix of a grid: one JSON line per clip and noisy condition."""
@@ -171,7 +171,7 @@ def mixes_(
 @app.command()
 def rebuild(
     file: Annotated[Path, typer.Argument(help="A file of `lab mixes`.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the wav files.")],
+    out: Annotated[str, typer.Option("--out", "-o", help="The folder of the wav files.")],
 ) -> None:
     """Build mixes from their records and write them as wav files; print one path per line."""
     failed, folder = 0, output_folder(out)

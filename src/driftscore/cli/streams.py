@@ -19,6 +19,9 @@ class ClosedStdout(io.TextIOBase):
 def open_streams() -> None:
     """Make the three streams usable: escape what an encoding lacks, replace what is closed."""
     _fill_closed_descriptors()
+    columns = os.environ.get("COLUMNS", "")
+    if columns and not (columns.isdecimal() and 20 <= int(columns[:9]) < 100_000):
+        del os.environ["COLUMNS"]  # typer would fold its messages away
     if sys.stdout is None:
         sys.stdout = ClosedStdout()
     if sys.stderr is None:
