@@ -145,12 +145,10 @@ def _is_own_stdout(found: os.stat_result) -> bool:
 
 def output_folder(path: str | os.PathLike[str]) -> Path:
     """Return the folder to write files into; refuse what can only be a stream or a file."""
-    if (
-        is_url(path)
-        or os.fspath(path) in ("", STDOUT)
-        or (os.path.exists(path) and not os.path.isdir(path))
-    ):  # noqa: PTH110, PTH112
-        raise UsageError(f"{os.fspath(path)!r} is not a folder; name a folder to write into")
+    name = os.fspath(path)
+    is_file = os.path.exists(name) and not os.path.isdir(name)  # noqa: PTH110, PTH112 (never raise)
+    if is_url(path) or name in ("", STDOUT) or is_file:
+        raise UsageError(f"{name!r} is not a folder; name a folder to write into")
     return Path(path)
 
 
