@@ -32,6 +32,10 @@ class Towers(Protocol):
     def parallel(self) -> int:
         """Calls that may run at the same time; 1 if the runtime uses several threads itself."""
 
+    @property
+    def text_rows(self) -> int:
+        """Texts per call: `TEXT_ROWS`, or 1 if the rows of a call affect each other."""
+
     def audio(self, log_mel: Features) -> Vector:
         """Return the embedding of the log-mel of one window."""
 
@@ -97,9 +101,10 @@ class Clap(Backbone):
         ids = [self.token_ids(text) for text in texts]
         order = sorted(range(len(texts)), key=lambda row: len(ids[row]))
         batches: list[list[int]] = []
+        together = self.towers.text_rows
         for _, group in groupby(order, key=lambda row: len(ids[row])):
             alike = list(group)
-            batches += [alike[at : at + TEXT_ROWS] for at in range(0, len(alike), TEXT_ROWS)]
+            batches += [alike[at : at + together] for at in range(0, len(alike), together)]
         # The longest texts first: the last batch to finish should be a short one.
         batches.reverse()
         found = in_threads(
@@ -113,6 +118,6 @@ class Clap(Backbone):
         return rows
 
     def _embed_ids(self, ids: list[list[int]]) -> Matrix:
-        """Encode up to `TEXT_ROWS` texts of one token length; the first fills the free rows."""
-        filled = np.array(ids + [ids[0]] * (TEXT_ROWS - len(ids)), np.int64)
+        """Encode texts of one token length in one call; the first fills the free rows."""
+        filled = np.array(ids + [ids[0]] * (self.towers.text_rows - len(ids)), np.int64)
         return unit(self.towers.text(filled)[: len(ids)])
