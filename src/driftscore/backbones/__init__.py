@@ -35,6 +35,12 @@ class _Accepting(Protocol):
         """Return whether `spec` is a model of this family."""
 
 
+@runtime_checkable
+class _Listing(Protocol):
+    KNOWN: tuple[str, ...]
+    """Hub ids that are models of this family, whichever other family would accept them."""
+
+
 class Named(Protocol):
     """Anything that says which model it is, or was made by."""
 
@@ -109,12 +115,15 @@ def load_backbone(
 def _family(spec: str) -> tuple[Family, list[str]]:
     """Return the family that a user means, and what its `load` is called with."""
     name, _, rest = spec.partition(":")
+    if rest and name in backbone_names():
+        return cast(Family, registry.find(KIND, name)), [rest]
     if registry.has(KIND, spec):
         return cast(Family, registry.find(KIND, spec)), []
-    if rest and registry.has(KIND, name):
-        return cast(Family, registry.find(KIND, name)), [rest]
-    for known in backbone_names():
-        family = registry.find(KIND, known)
+    families = [registry.find(KIND, known) for known in backbone_names()]
+    for family in families:
+        if isinstance(family, _Listing) and spec in family.KNOWN:
+            return cast(Family, family), [spec]
+    for family in families:
         if isinstance(family, _Accepting) and family.accepts(spec):
             return cast(Family, family), [spec]
     raise UsageError(

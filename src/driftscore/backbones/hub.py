@@ -221,17 +221,39 @@ def _unreachable(name: str, reason: str) -> DownloadError:
     )
 
 
-def is_checkpoint(folder: Path) -> bool:
-    """Return whether a folder has what transformers needs: settings and complete safetensors."""
-    if not all((folder / name).is_file() for name in ("config.json", "preprocessor_config.json")):
-        return False
-    if (folder / "model.safetensors").is_file():
-        return True
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Turn off the messages and progress bars of transformers for a while."""
+    from transformers.utils import logging as messages
+
+    verbosity, bars = messages.get_verbosity(), messages.is_progress_bar_enabled()
+    messages.set_verbosity_error()
+    messages.disable_progress_bar()
     try:
-        index = json.loads((folder / "model.safetensors.index.json").read_text(encoding="utf-8"))
-        return all((folder / part).is_file() for part in set(index["weight_map"].values()))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return False
+        yield
+    finally:
+        messages.set_verbosity(verbosity)
+        if bars:
+            messages.enable_progress_bar()
+
+
+def is_checkpoint(folder: Path) -> bool:
+    """Return whether a folder has what a CLAP needs: settings and complete safetensors."""
+    settings = ("config.json", "preprocessor_config.json")
+    return all((folder / name).is_file() for name in settings) and bool(weight_files(folder))
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Return the safetensors files of a checkpoint; none if one of them is missing."""
+    files = [folder / "model.safetensors"]
+    if not files[0].is_file():
+        index = folder / "model.safetensors.index.json"
+        try:
+            parts = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+            files = [folder / Path(part).name for part in sorted(set(parts))]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return []
+    return files if all(file.is_file() for file in files) else []
 
 
 def checkpoint_files(files: Sequence[str]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Protocol
 
 import numpy as np
@@ -10,15 +9,13 @@ from numpy.typing import NDArray
 
 from driftscore.audio import Samples
 from driftscore.backbones.clap.log_mel import ClapMel
-from driftscore.backbones.onnx.sessions import in_threads
+from driftscore.backbones.onnx.text_batches import embed_alike
 from driftscore.backbones.onnx.tokenizer import Tokenizer
 from driftscore.backbones.protocol import Backbone, Features
 from driftscore.vectors import Matrix, Vector, unit
 
 TEXT_ROWS = 4
-"""Texts per batch. The number is fixed, and a batch has texts of one token length: matrix products
-of one shape give a row the same bits at every position, products of another shape may not. Larger
-batches are no faster, and more of their rows would be fillers."""
+"""Texts per batch (see `text_batches`). Larger batches are no faster and have more fillers."""
 
 
 class Towers(Protocol):
@@ -98,26 +95,10 @@ class Clap(Backbone):
 
     def embed_text(self, texts: Sequence[str]) -> Matrix:
         """Return one unit row per text."""
-        ids = [self.token_ids(text) for text in texts]
-        order = sorted(range(len(texts)), key=lambda row: len(ids[row]))
-        batches: list[list[int]] = []
-        together = self.towers.text_rows
-        for _, group in groupby(order, key=lambda row: len(ids[row])):
-            alike = list(group)
-            batches += [alike[at : at + together] for at in range(0, len(alike), together)]
-        # The longest texts first: the last batch to finish should be a short one.
-        batches.reverse()
-        found = in_threads(
-            lambda batch: self._embed_ids([ids[row] for row in batch]),
-            batches,
+        return embed_alike(
+            [self.token_ids(text) for text in texts],
+            self.towers.text,
+            rows=self.towers.text_rows,
+            dim=self.dim,
             parallel=self.parallel,
         )
-        rows = np.zeros((len(texts), self.dim), np.float32)
-        for batch, some in zip(batches, found, strict=True):
-            rows[batch] = some
-        return rows
-
-    def _embed_ids(self, ids: list[list[int]]) -> Matrix:
-        """Encode texts of one token length in one call; the first fills the free rows."""
-        filled = np.array(ids + [ids[0]] * (self.towers.text_rows - len(ids)), np.int64)
-        return unit(self.towers.text(filled)[: len(ids)])

@@ -1,10 +1,8 @@
 """CLAP in torch with transformers: the reference that exported towers are checked against."""
 
 import hashlib
-import logging
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cached_property
 from importlib.util import find_spec
@@ -168,9 +166,14 @@ def _read_checkpoint(name: str) -> tuple[Any, ClapMel, Tokenizer]:
         raise MissingExtraError("The clap backbone", "clap")
     # Before the import, which takes seconds: a model that cannot be had is reported first.
     home = hub.obtain(name, complete=hub.is_checkpoint, choose=hub.checkpoint_files)
+    if (kind := hub.model_type(home)) not in ("clap", None):
+        raise FormatError(
+            f"{name} is a {kind}, not a CLAP; name its family, as in --backbone pe_audio:{name} or "
+            f"mteb:{name} (see `driftscore list backbones`)"
+        )
     import transformers
 
-    with _quiet(transformers.utils.logging):
+    with hub.quiet_transformers():
         try:
             extractor = transformers.ClapFeatureExtractor.from_pretrained(home)
             tokenizer = transformers.AutoTokenizer.from_pretrained(home).backend_tokenizer
@@ -184,17 +187,3 @@ def _read_checkpoint(name: str) -> tuple[Any, ClapMel, Tokenizer]:
     tokenizer.no_padding()  # texts of one length are encoded together
     tokenizer.enable_truncation(LONGEST)
     return model.float().eval(), read_mel(extractor.to_dict(), where=name), tokenizer
-
-
-@contextmanager
-def _quiet(messages: Any) -> Iterator[None]:
-    """Turn off the messages and progress bars of transformers for a while."""
-    verbosity, bars = messages.get_verbosity(), messages.is_progress_bar_enabled()
-    messages.set_verbosity(logging.ERROR)
-    messages.disable_progress_bar()
-    try:
-        yield
-    finally:
-        messages.set_verbosity(verbosity)
-        if bars:
-            messages.enable_progress_bar()
