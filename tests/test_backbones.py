@@ -19,7 +19,7 @@ from .conftest import noise_clip
 
 TEXTS = ["dog bark", "the sound of rain", "siren"]
 MODELS = ["fake", "stored", "mini", "mn04", "clap-torch", "clap-onnx", "clap-openvino",
-          "published", "published:quantized", "pe_audio"]  # fmt: skip
+          "published", "published:quantized", "pe_audio", "mteb"]  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=MODELS)
@@ -36,6 +36,11 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         return _clap(name.partition("-")[2], tmp_path_factory)
     if name.startswith("published"):
         return _published(name, tmp_path_factory.mktemp("published") / "clap")
+    if name == "mteb":
+        pytest.importorskip("mteb", reason="MTEB IS NOT INSTALLED")
+        from .small_mteb import register
+
+        return load_backbone(f"mteb:{register()}")
     if name == "pe_audio":
         return _pe_audio(tmp_path_factory.mktemp("pe_audio"))
     return load_backbone(name)
@@ -151,7 +156,7 @@ def test_a_pickled_session_holds_only_its_graph() -> None:
 
 def test_the_families_are_found_and_shared_parts_are_not_families() -> None:
     families = set(backbone_names())
-    assert {"clap", "fake", "mini", "mn04", "pe_audio", "stored"} <= families
+    assert {"clap", "fake", "mini", "mn04", "mteb", "pe_audio", "stored"} <= families
     assert not {"hub", "onnx", "protocol"} & families
 
 
