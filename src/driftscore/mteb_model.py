@@ -99,7 +99,8 @@ class MtebModel:
         head = self._heads.get(_digest(embeddings2))
         if head is not None:
             return head.scores(embeddings1)
-        return np.asarray(embeddings1, np.float64) @ np.asarray(embeddings2, np.float64).T
+        rows: Scores = np.asarray(embeddings1, np.float64) @ np.asarray(embeddings2, np.float64).T
+        return rows
 
     def similarity_pairwise(self, embeddings1: Matrix, embeddings2: Matrix) -> Scores:
         """Return the cosine of each row with the row at the same place."""

@@ -15,7 +15,7 @@ from driftscore.backbones.protocol import LOGIT_SCALE, Backbone, Features
 from driftscore.errors import MismatchError, UsageError, unknown
 
 __all__ = ["LOGIT_SCALE", "Backbone", "Family", "Features", "Named", "backbone_names",
-           "check_backbone", "check_model", "load_backbone"]  # fmt: skip
+           "check_backbone", "check_model", "find_family", "load_backbone"]  # fmt: skip
 
 KIND = registry.Kind("backbone", __name__, "load")
 DEFAULT_BACKBONE = "mini"
@@ -98,7 +98,7 @@ def load_backbone(
     `runtime` chooses what a CLAP runs in; None and "auto" leave the choice to the family.
     """
     given = fspath(spec)
-    family, arguments = _family(given)
+    family, arguments = find_family(given)
     if runtime not in (None, DEFAULT_RUNTIME):
         options["runtime"] = runtime
     try:
@@ -112,8 +112,8 @@ def load_backbone(
     return check_backbone(family.load(*arguments, **options))
 
 
-def _family(spec: str) -> tuple[Family, list[str]]:
-    """Return the family that a user means, and what its `load` is called with."""
+def find_family(spec: str) -> tuple[Family, list[str]]:
+    """Return the family that a user means, and what its `load` is called with; load nothing."""
     name, _, rest = spec.partition(":")
     if rest and name in backbone_names():
         return cast(Family, registry.find(KIND, name)), [rest]

@@ -141,18 +141,28 @@ def offline_if_unreachable() -> Iterator[None]:
     minutes of retries.
     """
     from huggingface_hub import constants
-    from huggingface_hub.utils import get_session  # type: ignore[attr-defined]
 
     before = constants.HF_HUB_OFFLINE
-    if not before:
-        try:
-            _within(DEADLINE_S, lambda: get_session().head(constants.ENDPOINT, timeout=DEADLINE_S))
-        except Exception:  # whatever the reason: the hub cannot be used
-            constants.HF_HUB_OFFLINE = True
+    if not before and unreachable_reason():
+        constants.HF_HUB_OFFLINE = True
     try:
         yield
     finally:
         constants.HF_HUB_OFFLINE = before
+
+
+def unreachable_reason() -> str:
+    """Return why the hub does not answer; empty if it does."""
+    if is_offline():
+        return "HF_HUB_OFFLINE is set"
+    from huggingface_hub import constants
+    from huggingface_hub.utils import get_session  # type: ignore[attr-defined]
+
+    try:
+        _within(DEADLINE_S, lambda: get_session().head(constants.ENDPOINT, timeout=DEADLINE_S))
+    except Exception as error:  # whatever the reason: the hub cannot be used
+        return (str(error).strip() or type(error).__name__).split("\n")[0]
+    return ""
 
 
 def what_to_do(name: str) -> str:
