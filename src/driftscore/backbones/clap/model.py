@@ -77,8 +77,9 @@ class Clap(Backbone):
 
     @property
     def cache_key(self) -> str:
-        """Fingerprint and runtime: what the last bits of an embedding depend on."""
-        return f"{self.fingerprint}+{self.towers.runtime_name}"
+        """Fingerprint, runtime and texts per call: what the last bits of an embedding depend on."""
+        alone = "+1" if self.towers.text_rows == 1 else ""
+        return f"{self.fingerprint}+{self.towers.runtime_name}{alone}"
 
     def features(self, samples: Samples) -> Features:
         """Return the log-mel of one window, (frames, mels)."""
