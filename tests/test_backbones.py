@@ -166,7 +166,17 @@ def test_the_fake_model_does_not_claim_another_runtime(fake: Backbone) -> None:
 
 
 def test_listing_the_families_imports_no_heavy_library() -> None:
-    heavy = ["onnxruntime", "onnx", "torch", "transformers", "openvino", "tokenizers", "urllib3"]
+    heavy = [
+        "onnxruntime",
+        "onnx",
+        "torch",
+        "transformers",
+        "openvino",
+        "tokenizers",
+        "urllib3",
+        "mteb",
+        "huggingface_hub",
+    ]
     code = (
         "import sys; from driftscore.backbones import backbone_names; backbone_names(); "
         f"print([name for name in {heavy!r} if name in sys.modules])"

@@ -76,7 +76,12 @@ def test_a_runtime_that_does_not_work_is_broken_and_the_status_tells(
 
 def test_the_hub_is_asked_only_on_request(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(hub, "unreachable_reason", lambda: asked.append("") or "no route")
+
+    def reason() -> str:
+        asked.append("once")
+        return "no route"
+
+    monkeypatch.setattr(hub, "unreachable_reason", reason)
     assert "no route" not in run("doctor", "-f", "csv")[1]
     assert not asked
     status, out, _ = run("doctor", "--hub", "-f", "csv")

@@ -104,7 +104,8 @@ class MtebModel:
 
     def similarity_pairwise(self, embeddings1: Matrix, embeddings2: Matrix) -> Scores:
         """Return the cosine of each row with the row at the same place."""
-        return (np.asarray(embeddings1, np.float64) * embeddings2).sum(axis=1)
+        cosines: Scores = (np.asarray(embeddings1, np.float64) * embeddings2).sum(axis=1)
+        return cosines
 
     @property
     def mteb_model_meta(self) -> "ModelMeta":

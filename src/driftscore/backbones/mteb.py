@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -63,11 +63,31 @@ def load(
     return Mteb(encoder, meta, rate, seconds, remote_code=remote_code)
 
 
+class MtebMeta(Protocol):
+    """The part of mteb's description of a model that is used."""
+
+    name: str | None
+    revision: str | None
+
+
+class MtebEncoder(Protocol):
+    """The part of mteb's encoder protocol that is used."""
+
+    def encode(self, inputs: object, **settings: object) -> object:
+        """Return one row per item of a DataLoader: an array or a tensor."""
+
+
 class Mteb(Backbone):
     """An encoder of mteb on the CPU; a pickled or copied object loads it again."""
 
     def __init__(
-        self, encoder: Any, meta: Any, rate: int, seconds: float, *, remote_code: bool = False
+        self,
+        encoder: MtebEncoder,
+        meta: MtebMeta,
+        rate: int,
+        seconds: float,
+        *,
+        remote_code: bool = False,
     ) -> None:
         import mteb
 
@@ -108,7 +128,7 @@ class Mteb(Backbone):
         inputs: Any = _Inputs(kind, [{kind: item}])
         loader = DataLoader(inputs, batch_size=1, collate_fn=_collate)
         with self._encoding, _fixed_randomness():
-            found = self.encoder.encode(
+            found: Any = self.encoder.encode(
                 loader, task_metadata=self._task, hf_split="test", hf_subset="default",
                 batch_size=1, show_progress_bar=False,
             )  # fmt: skip
@@ -123,7 +143,7 @@ class Mteb(Backbone):
         row: Vector = unit(rows)[0]
         return row
 
-    def _fingerprint(self, meta: Any) -> str:
+    def _fingerprint(self, meta: MtebMeta) -> str:
         settings = f"{meta.name}/{meta.revision}/{version('mteb')}/{self.rate}/{self.seconds}"
         digest = hashlib.sha256(settings.encode())
         for where, tensor in _weights(self.encoder):
