@@ -2,7 +2,10 @@
 
 import pickle
 import random
+import sys
 from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -81,6 +84,33 @@ def test_embeddings_equal_those_of_the_encoder(model: Mteb) -> None:
     np.testing.assert_allclose(
         model.embed_text(["rain"])[0], expected / np.linalg.norm(expected), atol=1e-6
     )
+
+
+def test_mtebs_own_wrapper_of_clap_gives_the_embeddings_of_our_clap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the same small checkpoint; mteb rounds samples to 16 bits, we do not."""
+    pytest.importorskip("transformers", reason="TRANSFORMERS IS NOT INSTALLED")
+    from mteb.models.model_implementations.clap_models import ClapZeroShotWrapper
+
+    from .small_clap import save_clap
+
+    # Only its resampling is used, which windows at the wrapper's rate do not need.
+    monkeypatch.setitem(sys.modules, "torchaudio", ModuleType("torchaudio"))
+    home = save_clap(tmp_path / "clap", fused=False)
+
+    def loader(name: str, revision: str, device: str | None = None, **_: Any) -> Any:
+        wrapper: Any = ClapZeroShotWrapper
+        return wrapper(str(home), None, device)
+
+    theirs = load(register("mteb/baseline-clap", loader=loader))
+    ours = load_backbone(home, runtime="torch")
+    assert (theirs.rate, theirs.seconds, theirs.dim) == (ours.rate, ours.seconds, ours.dim)
+    texts = ["rain", "a dog barks", "siren"]
+    np.testing.assert_allclose(theirs.embed_text(texts), ours.embed_text(texts), atol=1e-5)
+    clips = [noise_clip(3.0, rate=48_000), noise_clip(14.0, rate=44_100, seed=1)]
+    found, expected = theirs.embed_audio(clips), ours.embed_audio(clips)
+    assert (found * expected).sum(axis=1).min() > 0.9999
 
 
 def test_the_rate_and_the_window_are_those_of_the_wrapper(model: Mteb) -> None:
