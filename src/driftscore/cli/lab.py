@@ -13,6 +13,7 @@ import typer
 
 from driftscore.backbones import load_backbone
 from driftscore.cli.reporting import say
+from driftscore.cli.soundscape import soundscape
 from driftscore.errors import UsageError
 from driftscore.formats import OutputRow, write_rows
 from driftscore.lab.runs.export import export as export_rows
@@ -30,6 +31,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(soundscape)
 
 GridName = Annotated[
     str, typer.Argument(metavar="GRID", help="A shipped grid (see `lab grids`) or a TOML file.")
