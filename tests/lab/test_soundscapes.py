@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 from driftscore.cli.app import app
 from driftscore.errors import FormatError, MismatchError, UsageError
 from driftscore.lab.corpora.loading import forget_sounds
+from driftscore.lab.corpora.soundscapes.drawing import GAP_S, draw
+from driftscore.lab.corpora.soundscapes.material import AUDIBLE, material
+from driftscore.lab.corpora.soundscapes.rendering import soundscape_blocks, write_soundscape
+from driftscore.lab.corpora.soundscapes.truth import Soundscape, SoundscapeRecipe, read_soundscape
 from driftscore.lab.mixing.loudness import integrated_loudness
-from driftscore.lab.soundscapes.drawing import GAP_S, draw
-from driftscore.lab.soundscapes.material import AUDIBLE, material
-from driftscore.lab.soundscapes.rendering import soundscape_blocks, write_soundscape
-from driftscore.lab.soundscapes.truth import Soundscape, SoundscapeRecipe, read_soundscape
 
 from .small_lab import RATE, tone, write
 

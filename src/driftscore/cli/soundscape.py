@@ -7,9 +7,9 @@ import typer
 
 from driftscore.cli.reporting import say
 from driftscore.errors import UsageError
-from driftscore.lab.soundscapes.drawing import draw
-from driftscore.lab.soundscapes.rendering import truth_path, write_soundscape
-from driftscore.lab.soundscapes.truth import SoundscapeRecipe, read_soundscape
+from driftscore.lab.corpora.soundscapes.drawing import draw
+from driftscore.lab.corpora.soundscapes.rendering import truth_path, write_soundscape
+from driftscore.lab.corpora.soundscapes.truth import SoundscapeRecipe, read_soundscape
 
 DEFAULT = SoundscapeRecipe()
 

@@ -16,9 +16,9 @@ from driftscore.files import replacing
 from driftscore.lab.corpora.folders import root
 from driftscore.lab.corpora.loading import load
 from driftscore.lab.corpora.places import shared_audio
+from driftscore.lab.corpora.soundscapes.truth import Soundscape
 from driftscore.lab.mixing.record import MixPart
 from driftscore.lab.mixing.sounds import Excerpt, Sound
-from driftscore.lab.soundscapes.truth import Soundscape
 from driftscore.progress import progress_bar
 
 BLOCK_S = 20.0

@@ -19,14 +19,19 @@ from driftscore.errors import AudioError, UsageError, unknown
 from driftscore.lab.conditions import canonical
 from driftscore.lab.corpora.loading import load
 from driftscore.lab.corpora.noises.protocol import NoiseRecording
+from driftscore.lab.corpora.soundscapes.material import Material, material
+from driftscore.lab.corpora.soundscapes.truth import (
+    VERSION,
+    Soundscape,
+    SoundscapeRecipe,
+    TrueEvent,
+)
 from driftscore.lab.mixing.loudness import FLOOR, LoudnessMeter, shared_meter
 from driftscore.lab.mixing.mixings.additive import active_part
 from driftscore.lab.mixing.record import MixPart, mix_part
 from driftscore.lab.mixing.sounds import Excerpt, Sound
 from driftscore.lab.mixing.soundscape import FADE_S, REF_DB
 from driftscore.lab.seeds import generator
-from driftscore.lab.soundscapes.material import Material, material
-from driftscore.lab.soundscapes.truth import VERSION, Soundscape, SoundscapeRecipe, TrueEvent
 from driftscore.prompts import words as spelled
 
 CROSSFADE_S = 2.0
