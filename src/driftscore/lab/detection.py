@@ -62,7 +62,7 @@ class ScoredSpan(Span, Protocol):
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundEvent:
     """An event as a detector gives it, or as it is stored."""
 
     label: str
@@ -105,7 +105,7 @@ ONSET = Matching(onset_s=1.0)
 """The tolerance of the report: a start within 1 s."""
 
 
-class Pair(NamedTuple):
+class EventMatch(NamedTuple):
     """A true event and the found event that it is matched with, by their positions."""
 
     truth: int
@@ -167,14 +167,14 @@ class DetectionCurve:
         return float(self.recall[allowed].max(initial=0.0))
 
 
-def match(truth: Sequence[Span], found: Sequence[Span], matching: Matching) -> list[Pair]:
+def match(truth: Sequence[Span], found: Sequence[Span], matching: Matching) -> list[EventMatch]:
     """Return as many one-to-one matches as there can be, in the order of the true events.
 
     Where there is a choice, the found events that start nearest to a true one get theirs first.
     """
     far = _distances(truth, found, matching).min(axis=0, initial=np.inf)
     owners = _owners(truth, found, matching, np.argsort(far, kind="stable").tolist())[1]
-    return [Pair(t, f) for t, f in enumerate(owners) if f >= 0]
+    return [EventMatch(t, f) for t, f in enumerate(owners) if f >= 0]
 
 
 def count(truth: Sequence[Span], found: Sequence[Span], matching: Matching) -> DetectionCounts:
@@ -218,18 +218,20 @@ def count_within(found: Sequence[Span], start_s: float, end_s: float) -> int:
 
 def joined(
     recordings: Iterable[tuple[Sequence[Span], Sequence[ScoredSpan], float]],
-) -> tuple[list[Found], list[Found], float]:
+) -> tuple[list[FoundEvent], list[FoundEvent], float]:
     """Return (truth, found, seconds) of several recordings as those of one, one after the other.
 
     The times of later recordings are moved far behind the earlier ones, so that no event is matched
     with one of another recording; `seconds` is the sum.
     """
-    truth: list[Found] = []
-    found: list[Found] = []
+    truth: list[FoundEvent] = []
+    found: list[FoundEvent] = []
     total, start = 0.0, 0.0
     for true, detected, seconds in recordings:
-        truth += [Found(e.label, e.start_s + start, e.end_s + start) for e in true]
-        found += [Found(e.label, e.start_s + start, e.end_s + start, e.score) for e in detected]
+        truth += [FoundEvent(e.label, e.start_s + start, e.end_s + start) for e in true]
+        found += [
+            FoundEvent(e.label, e.start_s + start, e.end_s + start, e.score) for e in detected
+        ]
         total += seconds
         start += seconds + HOUR_S
     return truth, found, total
