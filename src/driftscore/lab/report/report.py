@@ -4,14 +4,21 @@ If any rule is better than DAS, the page says so first. It is made from the stor
 be written wherever the store was copied to.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from driftscore.errors import UsageError
 from driftscore.lab.conditions import COSINE
 from driftscore.lab.report import findings
-from driftscore.lab.report.figures import figures
+from driftscore.lab.report.detections import (
+    HOW,
+    DetectionResult,
+    detection_table,
+    failed_detections,
+    read_detections,
+)
+from driftscore.lab.report.figures import detection_figure, figures
 from driftscore.lab.report.headings import das_of
 from driftscore.lab.report.numbers import points
 from driftscore.lab.report.overview import overview_table
@@ -37,12 +44,16 @@ def write_report(store: Store, out: str | Path, *, only: Collection[str] | None 
     if target.suffix.lower() not in SUFFIXES:
         raise UsageError(f"Unsupported format {target.suffix!r}: use .html or .md")
     results = Results(store, only=only)
-    if not results.rows:
+    events = read_detections(store, only=only)
+    failed = failed_detections(store, only=only)
+    if not (results.rows or events or failed):
         raise UsageError(
             f"The store {store.home} has no rows to report; run a grid first: driftscore lab run"
         )
     title = "What noise does to zero-shot audio labels"
-    write_page(title, _lead(results), parts(results), target)
+    found = parts(results) if results.rows else []
+    found += event_parts(events, failed)
+    write_page(title, _lead(results, events), found, target)
 
 
 def parts(results: Results) -> list[PagePart]:
@@ -64,13 +75,30 @@ def parts(results: Results) -> list[PagePart]:
     return found
 
 
-def _lead(results: Results) -> str:
+def event_parts(events: Sequence[DetectionResult], failed: Sequence[str]) -> list[PagePart]:
+    """Return the section about events in long recordings; nothing without a row about them."""
+    found: list[PagePart] = []
+    if events or failed:
+        found = [Heading("Events in long recordings"), Paragraph((HOW,))]
+    if events:
+        found.append(detection_table(events))
+    if (figure := detection_figure(events)) is not None:
+        found.append(figure)
+    if failed:
+        found.append(Paragraph(("Rows with an error:", *failed), strong=True))
+    return found
+
+
+def _lead(results: Results, events: Sequence[DetectionResult]) -> str:
+    scenes = [(r.dataset, r.backbone) for r in results.all] + [e.scene for e in events]
     names = {
-        "datasets": {r.dataset for r in results.all},
-        "models": {r.backbone for r in results.all},
+        "datasets": {dataset for dataset, _ in scenes},
+        "models": {model for _, model in scenes},
         "noise corpora": {r.noise for r in results.all if r.noise},
     }
-    listed = "; ".join(f"{what}: {', '.join(sorted(values))}" for what, values in names.items())
+    listed = "; ".join(
+        f"{what}: {', '.join(sorted(values))}" for what, values in names.items() if values
+    )
     day = datetime.now(UTC).date().isoformat()
     made = f"driftscore {__version__}, {day}"
     return f"Drift-Augmented Scoring and its rivals, measured. {listed}. {made}."

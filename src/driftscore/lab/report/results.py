@@ -19,6 +19,7 @@ from driftscore.lab import metrics
 from driftscore.lab.conditions import COSINE, Condition, PooledCondition, Row, Scoring
 from driftscore.lab.metrics import Interval
 from driftscore.lab.report.analysis import Alignment, class_gains, summarise
+from driftscore.lab.runs.detecting import METRIC as EVENT_METRIC
 from driftscore.lab.runs.store import Store
 from driftscore.lab.runs.truth import Truth
 from driftscore.lab.seeds import generator
@@ -80,8 +81,7 @@ class Results:
     def __init__(self, store: Store, *, only: Collection[str] | None = None) -> None:
         self.store = store
         rows = [row for row in store.rows() if only is None or row.cell.key in only]
-        newest = _newest(rows)
-        kept = [row for row in rows if _version(row.cell.condition) in newest]
+        kept = newest_rows(row for row in rows if row.metric != EVENT_METRIC)
         self.errors = [row for row in kept if row.error]
         self.rows = [row for row in kept if not row.error]
         self._groups: dict[tuple[PooledCondition, Scoring], list[Row]] = defaultdict(list)
@@ -301,6 +301,13 @@ Version = tuple[str, str, str, int, str, str, str]
 def _version(condition: Condition) -> Version:
     c = condition
     return (c.dataset, c.data, c.backbone, c.limit, c.model, c.noise or "", c.noise_data)
+
+
+def newest_rows(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows of the newest version of each dataset, noise and model."""
+    found = list(rows)
+    newest = _newest(found)
+    return [row for row in found if _version(row.cell.condition) in newest]
 
 
 def _newest(rows: Iterable[Row]) -> set[Version]:

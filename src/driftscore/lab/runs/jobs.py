@@ -1,4 +1,4 @@
-"""The pieces of work of a run: embed a chunk, embed anchors, or score a condition.
+"""The pieces of work of a run: embed a chunk, embed anchors, score a condition, detect events.
 
 On this machine a job claims its name and writes the store itself (`perform`); on another one it
 writes files only, and returns what is to be put into the database (`perform_remotely`).
@@ -14,7 +14,7 @@ from driftscore.errors import DriftscoreError, StoreError
 from driftscore.lab.conditions import Condition, Scoring
 from driftscore.lab.corpora.about import Clip
 from driftscore.lab.corpora.datasets import find_dataset
-from driftscore.lab.runs import embedding, scoring
+from driftscore.lab.runs import detecting, embedding, scoring
 from driftscore.lab.runs.mixes import forget_meter
 from driftscore.lab.runs.scorings import needs_of
 from driftscore.lab.runs.store import Store, Tables
@@ -25,7 +25,7 @@ from driftscore.rules import Needs
 
 @dataclass(frozen=True)
 class Job:
-    """A piece of work that can be sent to a process: embed a chunk, embed anchors, or score."""
+    """A piece of work that can be sent to a process: embed, embed anchors, score, or detect."""
 
     kind: str
     store: str
@@ -40,7 +40,8 @@ class Job:
     @property
     def claim(self) -> str:
         """The name under which the job is claimed."""
-        return f"{self.kind} {self.condition.key} {self.chunk} {self.anchors}"
+        scorings = [s.key for s in self.scorings] if self.kind == "detect" else ""
+        return f"{self.kind} {self.condition.key} {self.chunk} {self.anchors}{scorings}"
 
     def home(self, corpus: str | None) -> str | None:
         """Return the folder of a corpus."""
@@ -123,10 +124,19 @@ def _score(job: Job, store: Store) -> JobResult:
     return JobResult(rows=len(rows), errors=sum(bool(row.error) for row in rows))
 
 
+def _detect(job: Job, store: Store) -> JobResult:
+    condition = job.condition
+    clips, _ = clips_of(condition.dataset, job.home(condition.dataset), condition.limit)
+    rows = detecting.detect_condition(store, condition, job.scorings, clips, embedder_of(condition))
+    store.put_rows(rows)
+    return JobResult(rows=len(rows), errors=sum(bool(row.error) for row in rows))
+
+
 _KINDS: dict[str, Callable[[Job, Store], JobResult]] = {
     "embed": _embed,
     "anchors": _anchors,
     "score": _score,
+    "detect": _detect,
 }
 
 

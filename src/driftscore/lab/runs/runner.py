@@ -127,6 +127,9 @@ def _batches(
         if not todo:
             continue
         batch = batches.setdefault((condition.backbone, condition.dataset), _Batch())
+        if find_dataset(condition.dataset).about.timed:  # one job each: it takes minutes
+            batch.score += [job("detect", condition=condition, scorings=(s,)) for s in todo]
+            continue
         clips = facts.clips[f"{condition.dataset}/{condition.limit}"]
         for needed, backgrounds in _needed(condition, todo):
             for new in _chunk_jobs(job, store, needed, clips, backgrounds=backgrounds):

@@ -4,7 +4,9 @@ A block is the sum of the parts that reach into it. It is written as 16 bits, ro
 nearest value, so that the samples do not depend on the writer. How long a block is changes nothing.
 """
 
+import hashlib
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +14,18 @@ import soundfile
 from numpy.typing import NDArray
 
 from driftscore.errors import MismatchError, UsageError
-from driftscore.files import replacing
+from driftscore.files import cache_home, replacing, sha256
+from driftscore.lab.conditions import canonical
 from driftscore.lab.corpora.folders import root
 from driftscore.lab.corpora.loading import load
 from driftscore.lab.corpora.places import shared_audio
-from driftscore.lab.corpora.soundscapes.truth import Soundscape
+from driftscore.lab.corpora.soundscapes.drawing import draw
+from driftscore.lab.corpora.soundscapes.truth import (
+    VERSION,
+    Soundscape,
+    SoundscapeRecipe,
+    read_soundscape,
+)
 from driftscore.lab.mixing.record import MixPart
 from driftscore.lab.mixing.sounds import Excerpt, Sound
 from driftscore.progress import progress_bar
@@ -49,6 +58,25 @@ def write_soundscape(
             out.write(block)
             advance(round(len(block) / rate))
     soundscape.save(truth_path(path))
+
+
+def cached_soundscape(
+    recipe: SoundscapeRecipe, *, home: str | Path | None = None, show: bool | None = None
+) -> tuple[Path, Soundscape]:
+    """Return the audio and the truth of a recipe from the cache folder, made there if need be.
+
+    The name of the file is a digest of the recipe and of the manifest of the recordings.
+    """
+    manifest = root(shared_audio() if home is None else home, "manifest.csv") / "manifest.csv"
+    key = canonical([VERSION, asdict(recipe), sha256(manifest)])
+    name = hashlib.sha256(key.encode()).hexdigest()[:16]
+    path = cache_home() / "soundscapes" / f"{recipe.split}-{recipe.seed}-{name}.flac"
+    if path.is_file() and truth_path(path).is_file():
+        return path, read_soundscape(truth_path(path))
+    place = None if home is None else str(home)
+    made = draw(recipe, home=place)
+    write_soundscape(made, path, home=place, show=show)
+    return path, made
 
 
 def soundscape_blocks(
