@@ -11,47 +11,28 @@ from typer.testing import CliRunner
 
 from driftscore.cli.app import app
 from driftscore.errors import FormatError, MismatchError, UsageError
+from driftscore.lab.corpora.datasets import find_dataset, shared_soundscapes
 from driftscore.lab.corpora.loading import forget_sounds
 from driftscore.lab.corpora.soundscapes.drawing import GAP_S, draw
 from driftscore.lab.corpora.soundscapes.material import AUDIBLE, material
-from driftscore.lab.corpora.soundscapes.rendering import soundscape_blocks, write_soundscape
+from driftscore.lab.corpora.soundscapes.rendering import (
+    cached_soundscape,
+    soundscape_blocks,
+    write_soundscape,
+)
 from driftscore.lab.corpora.soundscapes.truth import Soundscape, SoundscapeRecipe, read_soundscape
 from driftscore.lab.mixing.loudness import integrated_loudness
 
-from .small_lab import RATE, tone, write
+from .small_lab import RATE, WORDS, build_recordings
 
-WORDS = ("dog", "siren", "sea waves")
 RECIPE = SoundscapeRecipe(
     seconds=400, words=3, events=9, others=4, quiet_s=100, rate=RATE, snr_db=(0.0, 15.0)
 )
 
 
-def padded(samples: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a clip with 0.2 s of digital silence before and 0.5 s after it."""
-    return np.concatenate([np.zeros(RATE // 5), samples, np.zeros(RATE // 2)])
-
-
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Recordings as the shared ones: six labels, two backgrounds, for both splits."""
-    folder = tmp_path_factory.mktemp("recordings")
-    lines = ["file,split,label,environment,avoid_classes,active_s"]
-    rng = np.random.default_rng(5)
-    for split, train in (("events", ""), ("train", "train/")):
-        for number, label in enumerate((*WORDS, "rain", "wind", "engine")):
-            for clip in range(3):
-                file = f"{train}clips/{label}-{clip}.wav"
-                sound = tone(200 + 150 * number, 1.0 + clip, seed=number)
-                write(folder / file, padded(sound))
-                lines.append(f"{file},{split},{label.replace(' ', '_')},,,1.0")
-    for name, avoid in (("park", "wind rain"), ("road", "engine")):
-        noise = 0.05 * rng.standard_normal(20 * RATE)
-        write(folder / f"noise/{name}.wav", noise if name == "park" else noise.cumsum() / 50)
-        lines.append(f"noise/{name}.wav,noise,{name},{name},{avoid},20")
-        write(folder / f"train/ambient/{name}.wav", noise)
-        lines.append(f"train/ambient/{name}.wav,train,,{name},,20")
-    (folder / "manifest.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return str(folder)
+    return str(build_recordings(tmp_path_factory.mktemp("recordings")))
 
 
 @pytest.fixture
@@ -163,6 +144,33 @@ def test_blocks_of_any_length_give_the_same_samples(made: Soundscape, home: str)
     for block_s in (0.37, 7.0, 1000.0):
         blocks = list(soundscape_blocks(short, home=home, block_s=block_s))
         assert np.array_equal(np.concatenate(blocks) / 32_767, expected)
+
+
+def test_a_cached_soundscape_is_made_once_and_is_the_same_when_it_is_made_again(
+    home: str,
+) -> None:
+    path, made = cached_soundscape(RECIPE, home=home)
+    content, stamp = path.read_bytes(), path.stat().st_mtime_ns
+    assert cached_soundscape(RECIPE, home=home) == (path, made)
+    assert path.stat().st_mtime_ns == stamp
+    path.unlink()
+    assert cached_soundscape(RECIPE, home=home)[0].read_bytes() == content
+    assert cached_soundscape(replace(RECIPE, seed=2), home=home)[0] != path
+
+
+def test_the_dataset_of_soundscapes_has_one_clip_per_recipe(
+    home: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(shared_soundscapes, "RECIPES", (RECIPE, replace(RECIPE, words=("dog",))))
+    dataset = find_dataset("shared_soundscapes")
+    clips = dataset.clips(home)
+    assert [clip.labels for clip in clips] == [tuple(sorted(WORDS)), ("dog",)]
+    assert len({clip.id for clip in clips}) == 2
+    assert dataset.labels(home) == tuple(sorted(WORDS))
+    assert dataset.about.timed
+    assert dataset.missing(tmp_path) == ["manifest.csv"]
+    with pytest.raises(UsageError, match="incomplete; missing:"):
+        dataset.clips(tmp_path)
 
 
 def test_another_seed_gives_another_soundscape(made: Soundscape, home: str) -> None:
