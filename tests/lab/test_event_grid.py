@@ -22,7 +22,7 @@ from driftscore.lab.report.report import write_report
 from driftscore.lab.runs import detecting, detectors
 from driftscore.lab.runs.detecting import METRIC, Detected, detect_condition, measured
 from driftscore.lab.runs.export import flat_rows
-from driftscore.lab.runs.grid import Grid, keys, load_grid, parse_grid
+from driftscore.lab.runs.grid import Grid, keys, load_grid, measure, parse_grid
 from driftscore.lab.runs.jobs import Job
 from driftscore.lab.runs.runner import run
 from driftscore.lab.runs.store import Store
@@ -72,7 +72,7 @@ def test_a_perfect_detector_gets_perfect_numbers(made: Soundscape) -> None:
     expected = {"f1": 1, "precision": 1, "recall": 1, "onset_f1": 1, "onset_error_s": 0,
                 "quiet": 0, "false_alarms_per_hour": 0, "found": 6, "hours": 120 / 3600,
                 "recall_at_few": 1, "recall_at_some": 1, "best_f1": 1, "psds": 1,
-                "low": 1, "high": 1}  # fmt: skip
+                "low": 1, "high": 1, "words": 3, "words_found": 3}  # fmt: skip
     assert {name: row.details[name] for name in expected} == pytest.approx(expected)
     assert arrays["blocks"].sum(axis=0).tolist() == [6, 0, 0]
 
@@ -97,6 +97,7 @@ def test_a_detector_that_finds_nothing_has_no_precision(made: Soundscape) -> Non
     assert row.value == 0
     assert "precision" not in row.details
     assert row.details["psds"] == 0
+    assert row.details["words_found"] == 0
 
 
 def test_the_numbers_of_two_soundscapes_are_those_of_all_their_events(made: Soundscape) -> None:
@@ -162,6 +163,12 @@ def test_workers_can_detect_with_two_rules_of_a_condition_at_once(tmp_path: Path
     assert len(claims) == 2
 
 
+def test_the_estimate_of_a_grid_counts_the_hours_of_its_soundscapes(grid: Grid) -> None:
+    size = measure(grid, check(grid))
+    assert (size.cells, size.clips) == (2, 2)
+    assert size.seconds == pytest.approx(2 * 240 / 3600 * 120)  # two rules, 120 s per hour
+
+
 def test_another_detector_is_another_cell(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> None:
     before = list(keys(grid, check(grid)))
     assert list(keys(grid, check(grid))) == before
@@ -212,7 +219,11 @@ def test_the_command_runs_the_grid_and_writes_the_report(
     out = tmp_path / "report.md"
     done = CliRunner().invoke(app, ["lab", "report", "--out", str(out), *store])
     assert done.exit_code == 0, done.output
-    assert "Events in long recordings" in out.read_text(encoding="utf-8")
+    text = out.read_text(encoding="utf-8")
+    assert text.startswith("# Events in long recordings\n")
+    assert f"By `driftscore lab run {file}`." in text
+    done = CliRunner().invoke(app, ["lab", "run", str(file), "--plan", *store])
+    assert "1 cells in 1 conditions, 1 clips to embed, about 0 min" in done.stderr
 
 
 def test_numbers_do_not_depend_on_the_order_of_what_was_found(made: Soundscape) -> None:

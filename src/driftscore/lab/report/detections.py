@@ -26,12 +26,13 @@ HOW = (
 )
 _COLUMNS = (
     "Rule", "F1, 95 %", "over cosine, 95 %", "Precision", "Recall", "F1, onset",
-    "Onset error (s)", "In quiet part", "False alarms / h", f"Recall at {FEW:g} / h",
+    "Onset error (s)", "In quiet part", "Words found", "False alarms / h", f"Recall at {FEW:g} / h",
     f"Recall at {SOME:g} / h", "PSDS",
 )  # fmt: skip
 _NOTE = (
     "Percentages, matches by overlap unless it says onset. The onset error is the median over "
-    "matches. In quiet part: how many events were found where there is none. Recall at so many "
+    "matches. In quiet part: how many events were found where there is none. Words found: how many "
+    "words have at least one event that was found, counted per soundscape. Recall at so many "
     "false alarms per hour, over all words, and PSDS (DCASE's scenario 2) rank what is found with "
     "a budget of many false alarms by its score. Intervals resample minutes."
 )
@@ -114,6 +115,7 @@ def _cells(result: DetectionResult, cosine: DetectionResult | None) -> tuple[str
         heading(result.name), f"{value} [{low}, {high}]", points(gain),
         *(result.percent(name) for name in ("precision", "recall", "onset_f1")),
         result.plain("onset_error_s", 2), result.plain("quiet", 0),
+        f"{result.plain('words_found', 0)} of {result.plain('words', 0)}",
         result.plain("false_alarms_per_hour", 1),
         *(result.percent(name) for name in ("recall_at_few", "recall_at_some")),
         result.plain("psds", 3),

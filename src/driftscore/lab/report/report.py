@@ -51,8 +51,10 @@ def write_report(store: Store, out: str | Path, *, only: Collection[str] | None 
             f"The store {store.home} has no rows to report; run a grid first: driftscore lab run"
         )
     title = "What noise does to zero-shot audio labels"
+    if not results.rows:
+        title = "Events in long recordings"
     found = parts(results) if results.rows else []
-    found += event_parts(events, failed)
+    found += event_parts(store, events, failed)
     write_page(title, _lead(results, events), found, target)
 
 
@@ -75,11 +77,21 @@ def parts(results: Results) -> list[PagePart]:
     return found
 
 
-def event_parts(events: Sequence[DetectionResult], failed: Sequence[str]) -> list[PagePart]:
+def event_parts(
+    store: Store, events: Sequence[DetectionResult], failed: Sequence[str]
+) -> list[PagePart]:
     """Return the section about events in long recordings; nothing without a row about them."""
-    found: list[PagePart] = []
-    if events or failed:
-        found = [Heading("Events in long recordings"), Paragraph((HOW,))]
+    if not events and not failed:
+        return []
+    datasets = {event.scene[0] for event in events}
+    commands = [
+        f"`{command}`"
+        for (_, command), content in store.all_json("grids").items()
+        if any(datasets & set(block["datasets"]) for block in content["blocks"])  # type: ignore[attr-defined]
+    ]
+    by = (f"By {' and '.join(commands)}.",) if commands else ()
+    found: list[PagePart] = [Heading("Events in long recordings"), Paragraph((HOW,))]
+    found += [Paragraph(by)] if by else []
     if events:
         found.append(detection_table(events))
     if (figure := detection_figure(events)) is not None:

@@ -96,6 +96,8 @@ def measured(cell: Cell, detected: Sequence[Detected]) -> tuple[Row, Arrays]:
         "low": float(low),
         "high": float(high),
         "quiet": float(sum(_in_quiet_part(one) for one in detected)),
+        "words": float(sum(len(one.soundscape.words) for one in detected)),
+        "words_found": float(sum(_words_found(one) for one in detected)),
         "psds": psds(truth, by_threshold(many), seconds=seconds),
     }
     row = Row(cell, METRIC, details["f1"], n=len(truth), details=details)
@@ -146,6 +148,13 @@ def _curve_numbers(curve: DetectionCurve) -> dict[str, float]:
 def _in_quiet_part(one: Detected) -> int:
     """Return how many events were found where there is none at all."""
     return detection.count_within(one.found, *one.soundscape.quiet_s)
+
+
+def _words_found(one: Detected) -> int:
+    """Return how many words have at least one event that was found."""
+    truth = one.soundscape.wanted
+    pairs = detection.match(truth, one.found, OVERLAP)
+    return len({truth[pair.truth].label for pair in pairs})
 
 
 def _curve_columns(curve: DetectionCurve) -> tuple[detection.Floats, ...]:

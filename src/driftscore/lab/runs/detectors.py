@@ -6,6 +6,9 @@ from driftscore.classifier import Classifier
 from driftscore.embedder import Embedder
 from driftscore.errors import UsageError
 from driftscore.lab.conditions import Scoring
+from driftscore.lab.corpora.about import Clip
+from driftscore.lab.corpora.soundscapes.rendering import truth_path
+from driftscore.lab.corpora.soundscapes.truth import read_soundscape
 from driftscore.lab.detection import FoundEvent
 from driftscore.lab.runs.scorings import needs_of, supplied_setting, uses_calibration
 from driftscore.rules import Needs
@@ -40,6 +43,11 @@ def find_events(
     )
     for event in classifier.timeline(path):
         yield FoundEvent(event.label, event.start_s, event.end_s, event.score)
+
+
+def hours_of(clip: Clip) -> float:
+    """Return the length of a soundscape in hours, by its truth."""
+    return read_soundscape(truth_path(clip.path)).seconds / 3600
 
 
 def check_detectable(scoring: Scoring) -> None:

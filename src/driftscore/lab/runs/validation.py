@@ -26,7 +26,7 @@ from driftscore.lab.corpora.noises.drawing import too_short
 from driftscore.lab.corpora.noises.protocol import NoiseRecording
 from driftscore.lab.mixing.loudness import BLOCK_S
 from driftscore.lab.mixing.mixings import find_mixing
-from driftscore.lab.runs.detectors import check_detectable, detection_settings
+from driftscore.lab.runs.detectors import check_detectable, detection_settings, hours_of
 from driftscore.lab.runs.grid import Block, Grid
 from driftscore.lab.runs.scorings import Facts, rule_of, split_name
 from driftscore.lab.seeds import generator
@@ -123,13 +123,14 @@ class _Check:
         self.problems: list[str] = []
         self.labels: dict[str, tuple[str, ...]] = {}
         self.recordings: dict[str, Sequence[NoiseRecording]] = {}
+        self.hours: dict[str, float] = {}
         data, counts = self._datasets()
         noise = self._all(self._noise, "noises")
         self._check_contained()
         packs = self._all(_pack, "packs")
         models = self._all(lambda spec: load(spec).fingerprint, "backbones")
         calibrations = self._all(lambda spec: _calibration(load(spec)), "backbones")
-        self.facts = Facts(data, noise, models, packs, counts, calibrations)
+        self.facts = Facts(data, noise, models, packs, counts, calibrations, self.hours)
 
     def _datasets(self) -> tuple[Mapping[str, str], Mapping[str, int]]:
         """Return the digest and the number of clips of each dataset and limit."""
@@ -144,6 +145,7 @@ class _Check:
                     facts: list[object] = [self.labels[name], entries]
                     if find_dataset(name).about.timed:
                         facts.append(detection_settings())
+                        self.hours[key] = sum(hours_of(clip) for clip in clips)
                     data[key], counts[key] = digest(facts), len(clips)
         return data, counts
 
