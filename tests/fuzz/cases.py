@@ -163,6 +163,7 @@ def _values(parameter: str, world: World) -> st.SearchStrategy[str]:
         "name": ("esc50", "folder", "musan", "recorded", "shared_events", "x", "", "../x"),
         "store": (f"{world.root}/cache/lab", f"{world.root}/work/notes.txt", "~nobody/x"),
         "calibration": ("none",),
+        "home": (f"{world.root}/cache/corpus", f"{world.root}/work/notes.txt", "", "-", "s3://b/x"),
     }  # fmt: skip
     kinds = {
         "files": ("recordings",), "recordings": ("recordings",), "noise": ("recordings",),
@@ -182,10 +183,9 @@ def _values(parameter: str, world: World) -> st.SearchStrategy[str]:
             choices.append(damaged_files(world, paths))
     if own in ("beta", "threshold", "threads", "weight", "most", "seed", "workers"):
         return st.sampled_from(NUMBERS)
-    if own in ("out", "path", "labels", "format", "store"):
-        return choices[0]
-    if own not in ("home",):
-        choices.append(st.sampled_from([str(path) for path in world.all_files()]))
+    if own in ("out", "path", "labels", "format", "store", "home"):
+        return choices[0]  # what is named here is written to, or is a text
+    choices.append(st.sampled_from([str(path) for path in world.all_files()]))
     choices.append(st.sampled_from(NAMES))
     return st.one_of(choices)
 
