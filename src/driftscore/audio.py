@@ -31,8 +31,8 @@ from driftscore.errors import AudioError, UsageError
 from driftscore.files import MAC_PREFIX, is_url, list_url
 
 __all__ = ["SHORTEST_S", "SUFFIXES", "Audio", "Recording", "Samples", "Window", "check_length",
-           "describe", "expand", "read", "resampled_blocks", "sounding_windows", "unreadable",
-           "windows"]  # fmt: skip
+           "describe", "expand", "native_blocks", "read", "resampled_blocks", "sounding_windows",
+           "unreadable", "windows"]  # fmt: skip
 
 Numbers = NDArray[np.floating] | NDArray[np.integer]
 
@@ -174,7 +174,7 @@ def sounding_windows(recording: Recording, *, rate: int, seconds: float) -> Iter
 
 def read(recording: Recording, *, rate: int | None = None, seconds: float | None = None) -> Audio:
     """Read a recording as mono, at its own rate or resampled to `rate`; its first `seconds`."""
-    with _blocks(recording) as (native, blocks):
+    with native_blocks(recording) as (native, blocks):
         wanted = rate or native
         parts: list[Samples] = []
         for part in _resample(blocks, native, wanted):
@@ -265,7 +265,7 @@ def _window(samples: Samples, position: int, rate: int) -> Window:
 
 def resampled_blocks(recording: Recording, rate: int) -> Iterator[Samples]:
     """Yield the mono samples of a recording at `rate`, block by block."""
-    with _blocks(recording) as (native, blocks):
+    with native_blocks(recording) as (native, blocks):
         yield from _resample(blocks, native, rate)
 
 
@@ -281,8 +281,8 @@ def _resample(blocks: Iterator[Samples], native: int, rate: int) -> Iterator[Sam
 
 
 @contextmanager
-def _blocks(recording: Recording) -> Iterator[Blocks]:
-    """Yield the rate and the mono blocks of a sound file or of samples."""
+def native_blocks(recording: Recording) -> Iterator[Blocks]:
+    """Yield the recording's own rate and its mono blocks."""
     most_hours()  # a wrong limit is wrong usage, and not the error of a recording
     try:
         if is_encoded(recording):

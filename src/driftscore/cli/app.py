@@ -12,10 +12,12 @@ import typer
 from driftscore.cli import cache
 from driftscore.cli.calibrate import calibrate
 from driftscore.cli.classify import classify
+from driftscore.cli.doctor import doctor
 from driftscore.cli.embed import embed, export
 from driftscore.cli.heads import head, prompts, score
 from driftscore.cli.listing import list_
 from driftscore.cli.reporting import say
+from driftscore.cli.review import review
 from driftscore.cli.streams import discard_stdout, open_streams
 from driftscore.errors import DriftscoreError
 from driftscore.interrupts import STOPPED, Interrupted, interruptible
@@ -28,7 +30,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (classify, embed, export, head, score, prompts, calibrate):
+for command in (classify, embed, export, head, score, prompts, calibrate, review, doctor):
     app.command()(command)
 app.command("list")(list_)
 app.add_typer(cache.app)

@@ -5,6 +5,7 @@ stdout is data, stderr is messages; exit 0 done, 1 something failed, 2 wrong usa
 
 import shlex
 import sys
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +23,7 @@ from driftscore.lab.runs.mixes import read_mixes, write_audio, write_mixes
 from driftscore.lab.runs.runner import Outcome, missing, mixes, run
 from driftscore.lab.runs.scorings import Facts
 from driftscore.lab.runs.store import Store
-from driftscore.lab.runs.validation import check
+from driftscore.lab.runs.validation import check, look_ahead
 
 app = typer.Typer(
     name="lab",
@@ -69,11 +70,15 @@ def run_(
     if workers < 1:
         raise UsageError(f"--workers must be at least 1, got {workers}")
     with Store(store) as opened:
+        if plan:
+            facts, missing = look_ahead(chosen)
+            say(_size(chosen, facts, opened, workers=workers, engine=engine))
+            for line in missing:
+                say(f"missing, and not counted: {line}")
+            return
         say(f"Checking {chosen.title}")
         facts = check(chosen)
         say(_size(chosen, facts, opened, workers=workers, engine=engine))
-        if plan:
-            return
         models = [part for spec in backbone or [] for part in ("--backbone", spec)]
         command = shlex.join(["driftscore", "lab", "run", grid, *models])
         blocks = [{**block.axes, "limit": block.limit} for block in chosen.blocks]
@@ -109,6 +114,7 @@ def status(
                 "files": f"{_bytes(opened.home) / 1e6:.0f} MB",
             }
             write_rows([summary], "table", sys.stdout)
+            _end_with_damage(opened)
             return
         chosen = _grid(grid, backbone)
         counts: dict[tuple[str, str], list[int]] = {}
@@ -116,11 +122,12 @@ def status(
             pair = counts.setdefault((condition.backbone, condition.dataset), [0, 0])
             pair[0] += cells
             pair[1] += stored
-    table: list[OutputRow] = [
-        {"backbone": model, "dataset": dataset, "cells": cells, "rows": stored}
-        for (model, dataset), (cells, stored) in counts.items()
-    ]
-    write_rows(table, "table", sys.stdout)
+        table: list[OutputRow] = [
+            {"backbone": model, "dataset": dataset, "cells": cells, "rows": stored}
+            for (model, dataset), (cells, stored) in counts.items()
+        ]
+        write_rows(table, "table", sys.stdout)
+        _end_with_damage(opened)
 
 
 @app.command()
@@ -141,7 +148,8 @@ def report(
             chosen = _grid(grid, backbone)
             only = frozenset(keys(chosen, check(chosen)))
         write_report(opened, out, only=only)
-    say(f"Report in {out}")
+        say(f"Report in {out}")
+        _end_with_damage(opened)
 
 
 @app.command()
@@ -152,7 +160,8 @@ def export(
     """Write all rows as a flat table."""
     with Store(store) as opened:
         count = export_rows(opened.rows(), path)
-    say(f"{count:,} rows in {path}")
+        say(f"{count:,} rows in {path}")
+        _end_with_damage(opened)
 
 
 @app.command("mixes")
@@ -211,6 +220,13 @@ def _size(grid: Grid, facts: Facts, store: Store, *, workers: int, engine: str) 
     )
 
 
+def _end_with_damage(store: Store) -> None:
+    """If some of the store could not be used, say so and end with status 1."""
+    if store.damage:
+        say(f"warning: {store.damage_in_words}")
+        raise typer.Exit(1)
+
+
 def _print_outcome(outcome: Outcome, failures: int) -> None:
     for line in dict.fromkeys(outcome.notes):
         say(f"note: {line}")
@@ -220,9 +236,12 @@ def _print_outcome(outcome: Outcome, failures: int) -> None:
     )
     if failures:
         say(f"{failures:,} clips could not be used in their conditions; see the report")
-    if outcome.busy:
-        say(f"{outcome.busy:,} jobs belong to another run; run again when it has finished")
 
 
 def _bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    """Return the size of the files in a folder; one that a run removes meanwhile counts as none."""
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(OSError):
+            total += path.stat().st_size if path.is_file() else 0
+    return total
