@@ -73,6 +73,8 @@ COMMANDS: dict[str, Plan] = {
     "prompts": Plan(ASK),
     "calibrate": Plan(FAKE, never=("--engine", "--address")),
     "list": Plan(),
+    "doctor": Plan(share=0.5),
+    "review": Plan(never=("--play",)),
     "cache": Plan(share=0.5),
     "cache clear": Plan(share=0.5),
     "lab run": Plan(("--plan",), never=("--engine", "--address")),
@@ -150,7 +152,8 @@ def _values(parameter: str, world: World) -> st.SearchStrategy[str]:
     """Return values for an option or argument."""
     own = parameter.lstrip("-").replace("-", "_")
     texts = {
-        "labels": LABELS, "out": _outs(world), "path": _outs(world),
+        "labels": LABELS, "out": _outs(world), "path": _outs(world), "answers": _outs(world),
+        "watch_out": _outs(world),
         "format": (*format_names(), *PLUGINS), "rule": (*rule_names(), *PLUGINS),
         "compare": (*rule_names(), *PLUGINS), "backbone": ("fake", *PLUGINS),
         "preset": ("das2026", "acevedo2025", *PLUGINS), "pack": ("das52", "generic5", *PLUGINS),
@@ -163,6 +166,7 @@ def _values(parameter: str, world: World) -> st.SearchStrategy[str]:
         "name": ("esc50", "folder", "musan", "recorded", "shared_events", "x", "", "../x"),
         "store": (f"{world.root}/cache/lab", f"{world.root}/work/notes.txt", "~nobody/x"),
         "calibration": ("none",),
+        "home": (f"{world.root}/cache/corpus", f"{world.root}/work/notes.txt", "", "-", "s3://b/x"),
     }  # fmt: skip
     kinds = {
         "files": ("recordings",), "recordings": ("recordings",), "noise": ("recordings",),
@@ -182,10 +186,9 @@ def _values(parameter: str, world: World) -> st.SearchStrategy[str]:
             choices.append(damaged_files(world, paths))
     if own in ("beta", "threshold", "threads", "weight", "most", "seed", "workers"):
         return st.sampled_from(NUMBERS)
-    if own in ("out", "path", "labels", "format", "store"):
-        return choices[0]
-    if own not in ("home",):
-        choices.append(st.sampled_from([str(path) for path in world.all_files()]))
+    if own in ("out", "path", "answers", "watch_out", "labels", "format", "store", "home"):
+        return choices[0]  # what is named here is written to, or is a text
+    choices.append(st.sampled_from([str(path) for path in world.all_files()]))
     choices.append(st.sampled_from(NAMES))
     return st.one_of(choices)
 
