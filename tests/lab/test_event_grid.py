@@ -20,12 +20,13 @@ from driftscore.lab.detection import FoundEvent
 from driftscore.lab.report.detections import detection_table, read_detections
 from driftscore.lab.report.report import write_report
 from driftscore.lab.runs import detecting, detectors
-from driftscore.lab.runs.detecting import METRIC, Detected, detect_condition, measured
+from driftscore.lab.runs.detecting import Detected, detect_condition, measured
 from driftscore.lab.runs.export import flat_rows
+from driftscore.lab.runs.found import METRIC
 from driftscore.lab.runs.grid import Grid, keys, load_grid, measure, parse_grid
 from driftscore.lab.runs.jobs import Job
 from driftscore.lab.runs.runner import run
-from driftscore.lab.runs.store import Store
+from driftscore.lab.runs.store import Array, Store
 from driftscore.lab.runs.validation import check
 
 from .small_lab import RATE, build_recordings
@@ -161,6 +162,30 @@ def test_workers_can_detect_with_two_rules_of_a_condition_at_once(tmp_path: Path
         for scoring in (COSINE, Scoring("das"))
     }
     assert len(claims) == 2
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {"blocks": np.zeros((2, 3), np.int64)},  # not the events of the row
+        {"blocks": np.zeros((2, 2), np.int64)},
+        {"curve": np.zeros((3, 4))},
+        {"curve": np.full((4, 1), np.nan)},
+        {"curve": np.zeros((4, 1), np.int64)},
+    ],
+)
+def test_a_row_with_damaged_arrays_is_left_out_and_computed_again(
+    tmp_path: Path, grid: Grid, damaged: dict[str, Array]
+) -> None:
+    with Store(tmp_path / "store") as store:
+        run(grid, store)
+        row = next(store.rows())
+        arrays = store.get_arrays("scores", row.cell.key)
+        assert arrays is not None
+        store.put_arrays("scores", row.cell.key, {**arrays, **damaged})
+        assert len(read_detections(store)) == 1
+        assert run(grid, store).computed == 1
+        assert len(read_detections(store)) == 2
 
 
 def test_the_estimate_of_a_grid_counts_the_hours_of_its_soundscapes(grid: Grid) -> None:

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from driftscore.cli.app import app
 from driftscore.errors import FormatError, MismatchError, UsageError
 from driftscore.lab.corpora.datasets import find_dataset, shared_soundscapes
-from driftscore.lab.corpora.loading import forget_sounds
 from driftscore.lab.corpora.soundscapes.drawing import GAP_S, draw
 from driftscore.lab.corpora.soundscapes.material import AUDIBLE, material
 from driftscore.lab.corpora.soundscapes.rendering import (
@@ -126,7 +125,6 @@ def test_the_same_recipe_gives_the_same_bytes_and_the_truth_rebuilds_them(
     home: str, tmp_path: Path
 ) -> None:
     for name in ("first", "second"):
-        forget_sounds()
         write_soundscape(draw(RECIPE, home=home), tmp_path / f"{name}.flac", home=home)
     write_soundscape(read_soundscape(tmp_path / "first.json"), tmp_path / "third.flac", home=home)
     for suffix in (".flac", ".json"):

@@ -25,12 +25,10 @@ from driftscore.lab.corpora.soundscapes.truth import Soundscape, read_soundscape
 from driftscore.lab.detection import ONSET, OVERLAP, DetectionCurve, FoundEvent, ScoredSpan
 from driftscore.lab.psds import by_threshold, psds
 from driftscore.lab.runs.detectors import find_events
+from driftscore.lab.runs.found import METRIC
 from driftscore.lab.runs.scoring import stamp
 from driftscore.lab.runs.store import Arrays, Store
 from driftscore.lab.seeds import generator
-
-METRIC = "event F1"
-"""The metric of rows about events; the report shows them in a section of their own."""
 
 FEW, SOME = 1.0, 6.0
 """False alarms per hour, over all words, at which recall is reported."""
