@@ -1,6 +1,7 @@
 import csv
 import dataclasses
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from driftscore.lab.mixing.mixings.additive import draw as draw_additive
 from driftscore.lab.mixing.record import MixPart, MixRecord, Reader, mix
 from driftscore.lab.mixing.sounds import Excerpt, Sound
 from driftscore.lab.mixing.soundscape import TruncatedNormal
+from tests.mutation import replacements
 
 from .small_lab import WriteWav, draw_scaper
 
@@ -278,6 +280,21 @@ def test_what_cannot_be_mixed_is_an_error_with_a_reason() -> None:
 def test_a_text_that_is_not_a_record_is_reported(text: str) -> None:
     with pytest.raises(FormatError, match="not the record of a mix"):
         MixRecord.from_json(text)
+
+
+def test_a_record_with_any_value_replaced_is_refused_or_can_be_mixed() -> None:
+    event, street = noise(1, file="dog"), noise(2, seed=2, file="street")
+    record = draw_additive(event, Excerpt(street, 50, RATE), snr_db=3)
+    refused = 0
+    for other in replacements(json.loads(record.to_json())):
+        try:
+            found = MixRecord.from_json(json.dumps(other))
+        except FormatError:
+            refused += 1
+            continue
+        with suppress(AudioError, MismatchError, UsageError, KeyError):  # no such file here
+            mix(found, reader(event, street))
+    assert refused > 300
 
 
 def test_a_record_of_a_later_version_is_refused() -> None:
