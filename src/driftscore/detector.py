@@ -19,8 +19,8 @@ from driftscore.backbones.protocol import Backbone, LocalBackbone
 from driftscore.calibration import Calibration, standardise
 from driftscore.embedder import Embedder
 from driftscore.errors import AudioError, UsageError
-from driftscore.events import Criteria, Detection, Event, in_order
-from driftscore.eventstream import EventStream, ScoredWindow, Search, WindowSearch
+from driftscore.events import Criteria, Detection, Event, Watcher, in_order
+from driftscore.eventstream import EventStream, Search, WindowSearch
 from driftscore.head import Head
 from driftscore.result import Result
 from driftscore.sliding import BLOCK_S, LIVE_BLOCK_S, WindowStore
@@ -88,13 +88,14 @@ class Detector:
         *,
         rejected: bool = False,
         seconds: Callable[[float], None] | None = None,
-        watcher: Callable[[ScoredWindow], None] | None = None,
+        watcher: Watcher | None = None,
         store: WindowStore | None = None,
     ) -> Iterator[Event]:
         """Yield the events of a recording by their start; with `rejected` also those not reported.
 
-        `seconds` is called with the seconds of audio that are done, for a progress bar, `watcher`
-        with the scores of each window. Windows that a `store` has are not embedded again.
+        `seconds` is called with the seconds of audio that are done, for a progress bar; `watcher`
+        is given the samples and the scores over time, for a picture. Windows that a `store` has
+        are not embedded again.
         """
         search = self.search
         if self.source == "recording":
@@ -107,7 +108,7 @@ class Detector:
         rate: int,
         *,
         block_s: float = LIVE_BLOCK_S,
-        watcher: Callable[[ScoredWindow], None] | None = None,
+        watcher: Watcher | None = None,
     ) -> EventStream:
         """Return a stream that takes samples of this rate as they come."""
         if self.source == "recording":
@@ -169,7 +170,7 @@ class Detector:
         recording: Recording,
         search: Search,
         seconds: Callable[[float], None] | None = None,
-        watcher: Callable[[ScoredWindow], None] | None = None,
+        watcher: Watcher | None = None,
         store: WindowStore | None = None,
     ) -> Iterator[tuple[list[Event], float]]:
         """Yield the events that ended, and the earliest start of those that may follow."""

@@ -16,10 +16,12 @@ of the file.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from driftscore.audio import Samples
 from driftscore.errors import UsageError
 from driftscore.thresholds import DEFAULT_FALSE_ALARMS
 from driftscore.vectors import Scores
@@ -161,6 +163,16 @@ class _Run:
         if self.last_s + self.window_s + hop_s > end_s:
             stop_s = end_s
         return start_s, stop_s
+
+
+class Watcher(Protocol):
+    """What is given the samples and the scores of a recording as they pass, for a picture."""
+
+    def samples(self, samples: Samples, rate: int) -> None:
+        """Take the mono samples that follow."""
+
+    def scores(self, time_s: float, shares: Scores) -> None:
+        """Take the score of each label at a time, as a share of its threshold: 1 reaches it."""
 
 
 class Tracker:

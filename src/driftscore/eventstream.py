@@ -15,7 +15,7 @@ from driftscore.audio import Samples
 from driftscore.backbones.protocol import Backbone
 from driftscore.background import Background
 from driftscore.errors import AudioError, UsageError
-from driftscore.events import Criteria, Detection, Event, Tracker
+from driftscore.events import Criteria, Detection, Event, Tracker, Watcher
 from driftscore.head import Head
 from driftscore.levels import LevelTrack
 from driftscore.sliding import LIVE_BLOCK_S, WindowEmbedding, WindowStore, window_stream
@@ -50,26 +50,14 @@ class Search:
         return 1.0 if self.settings.threshold is not None else background.spread()
 
 
-@dataclass(frozen=True, eq=False)
-class ScoredWindow:
-    """The scores of one window above the background, as shares of the thresholds."""
-
-    start_s: float
-    end_s: float
-    shares: Scores
-    """One per label; an event must reach 1."""
-
-
 class WindowSearch:
     """Scores of windows in, events out."""
 
-    def __init__(
-        self, search: Search, watcher: Callable[[ScoredWindow], None] | None = None
-    ) -> None:
+    def __init__(self, search: Search, note: Callable[[float, Scores], None] | None = None) -> None:
         self.search = search
         self.tracker = Tracker(search.criteria, search.settings, hop_s=search.hop_s)
         self._background = search.background()
-        self._watcher = watcher
+        self._note = note
 
     def feed(self, start_s: float, end_s: float, scores: Scores) -> list[Event]:
         """Take the scores of one window; return the events that ended."""
@@ -78,10 +66,10 @@ class WindowSearch:
         found: list[Event] = []
         if scale is not None:
             found = self.tracker.feed(start_s, end_s, above, scale)
-            if self._watcher is not None:
+            if self._note is not None:
                 criteria = self.search.criteria
                 multiples = (above / scale)[: len(criteria.labels)]
-                self._watcher(ScoredWindow(start_s, end_s, multiples / criteria.thresholds))
+                self._note((start_s + end_s) / 2, multiples / criteria.thresholds)
         self._background.update(scores, self.tracker.held((start_s + end_s) / 2))
         return found
 
@@ -101,7 +89,7 @@ class EventStream:
         *,
         block_s: float = LIVE_BLOCK_S,
         pool: ThreadPoolExecutor | None = None,
-        watcher: Callable[[ScoredWindow], None] | None = None,
+        watcher: Watcher | None = None,
         store: WindowStore | None = None,
     ) -> None:
         self._search = search
@@ -163,6 +151,8 @@ class EventStream:
     def _taken(self, samples: Samples) -> list[Event]:
         self._samples += len(samples)
         self.levels.feed(samples)
+        if self._watcher is not None:
+            self._watcher.samples(samples, self._rate)
         return self._scored(self._windows.feed(samples))
 
     def _scored(self, windows: list[WindowEmbedding]) -> list[Event]:
@@ -183,12 +173,12 @@ class EventStream:
             self._scored_s = start_s
         return self._with_levels(found)
 
-    def _note(self, window: ScoredWindow) -> None:
-        order = np.argsort(-window.shares, kind="stable")[:_SHOWN]
+    def _note(self, time_s: float, shares: Scores) -> None:
+        order = np.argsort(-shares, kind="stable")[:_SHOWN]
         labels = self._search.criteria.labels
-        self.current = [(labels[c], float(window.shares[c])) for c in order]
+        self.current = [(labels[c], float(shares[c])) for c in order]
         if self._watcher is not None:
-            self._watcher(window)
+            self._watcher.scores(time_s, shares)
 
     def _with_levels(self, events: list[Event]) -> list[Event]:
         return [

@@ -13,6 +13,7 @@
 A list of labels on a command line is a watch list in which nothing else is asked for.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -124,6 +125,15 @@ class WatchList:
         except UsageError as error:
             raise FormatError(f"{where}: {error}") from error
 
+    def to_toml(self) -> str:
+        """Return the watch list as the text of a TOML file; defaults are left out."""
+        lines = [f"not = {_written(self.negatives)}"] if self.negatives else []
+        lines += [] if self.background else ["background = false"]
+        lines += [] if self.false_alarms is None else [f"false_alarms = {self.false_alarms!r}"]
+        for label in self.labels:
+            lines += ["", "[[label]]", *_lines(label)]
+        return "\n".join(lines).lstrip("\n") + "\n"
+
     @property
     def competing(self) -> tuple[str, ...]:
         """All negative words: those of the list, of its labels, and the built-in ones."""
@@ -159,3 +169,30 @@ def _label(content: dict[str, Any]) -> WatchedLabel:
         tuple(given.pop("not", ())),
         **given,
     )
+
+
+def _lines(label: WatchedLabel) -> list[str]:
+    """Return the lines of a label in a TOML file."""
+    default = WatchedLabel(label.name)
+    values = {
+        "name": label.name,
+        "wordings": label.wordings,
+        "not": label.negatives,
+        "threshold": label.threshold,
+        "false_alarms": label.false_alarms,
+        "min_duration_s": label.min_duration_s,
+        "confirm": None if label.confirm == default.confirm else label.confirm,
+        "clips": None if label.clips == default.clips else label.clips,
+    }
+    return [
+        f"{key} = {_written(value)}" for key, value in values.items() if value not in (None, ())
+    ]
+
+
+def _written(value: str | bool | float | Sequence[str] | None) -> str:
+    """Return a value as TOML has it; its texts have the escapes of JSON, and one more."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        return repr(value)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
