@@ -16,7 +16,7 @@ from driftscore.lab.corpora.about import Clip
 from driftscore.lab.corpora.datasets import shared_soundscapes
 from driftscore.lab.corpora.soundscapes.rendering import cached_soundscape
 from driftscore.lab.corpora.soundscapes.truth import Soundscape, SoundscapeRecipe
-from driftscore.lab.detection import FoundEvent
+from driftscore.lab.detection import DetectedEvent
 from driftscore.lab.report.detections import detection_table, read_detections
 from driftscore.lab.report.report import write_report
 from driftscore.lab.runs import detecting, detectors
@@ -60,9 +60,9 @@ def grid(home: str, monkeypatch: pytest.MonkeyPatch) -> Grid:
     return small(home)
 
 
-def found_as_true(made: Soundscape, *, late_s: float = 0.0) -> tuple[FoundEvent, ...]:
+def found_as_true(made: Soundscape, *, late_s: float = 0.0) -> tuple[DetectedEvent, ...]:
     return tuple(
-        FoundEvent(e.label, e.start_s + late_s, e.end_s + late_s, 5.0) for e in made.wanted
+        DetectedEvent(e.label, e.start_s + late_s, e.end_s + late_s, 5.0) for e in made.wanted
     )
 
 
@@ -80,7 +80,7 @@ def test_a_perfect_detector_gets_perfect_numbers(made: Soundscape) -> None:
 
 def test_late_events_and_false_alarms_are_counted_as_such(made: Soundscape) -> None:
     start, _ = made.quiet_s
-    wrong = FoundEvent(made.words[0], start + 1, start + 2, 1.0)
+    wrong = DetectedEvent(made.words[0], start + 1, start + 2, 1.0)
     late = found_as_true(made, late_s=0.75)
     row, _ = measured(CELL, [Detected(made, (*late[1:], wrong), (*late, wrong))])
     assert row.details["precision"] == pytest.approx(5 / 6)
@@ -115,7 +115,7 @@ def test_an_error_of_a_recording_is_in_its_row(tmp_path: Path, home: str) -> Non
 
     def fails(
         embedder: Embedder, words: Sequence[str], scoring: Scoring, file: str, unlikely: bool
-    ) -> Iterator[FoundEvent]:
+    ) -> Iterator[DetectedEvent]:
         raise AudioError(f"{file} cannot be read") if scoring == COSINE else StoreError("full")
 
     embedder = Embedder("fake")
