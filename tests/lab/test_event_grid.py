@@ -16,16 +16,17 @@ from driftscore.lab.corpora.about import Clip
 from driftscore.lab.corpora.datasets import shared_soundscapes
 from driftscore.lab.corpora.soundscapes.rendering import cached_soundscape
 from driftscore.lab.corpora.soundscapes.truth import Soundscape, SoundscapeRecipe
-from driftscore.lab.detection import FoundEvent
+from driftscore.lab.detection import DetectedEvent
 from driftscore.lab.report.detections import detection_table, read_detections
 from driftscore.lab.report.report import write_report
 from driftscore.lab.runs import detecting, detectors
-from driftscore.lab.runs.detecting import METRIC, Detected, detect_condition, measured
+from driftscore.lab.runs.detecting import Detected, detect_condition, measured
 from driftscore.lab.runs.export import flat_rows
+from driftscore.lab.runs.found import METRIC
 from driftscore.lab.runs.grid import Grid, keys, load_grid, measure, parse_grid
 from driftscore.lab.runs.jobs import Job
 from driftscore.lab.runs.runner import run
-from driftscore.lab.runs.store import Store
+from driftscore.lab.runs.store import Array, Store
 from driftscore.lab.runs.validation import check
 
 from .small_lab import RATE, build_recordings
@@ -59,9 +60,9 @@ def grid(home: str, monkeypatch: pytest.MonkeyPatch) -> Grid:
     return small(home)
 
 
-def found_as_true(made: Soundscape, *, late_s: float = 0.0) -> tuple[FoundEvent, ...]:
+def found_as_true(made: Soundscape, *, late_s: float = 0.0) -> tuple[DetectedEvent, ...]:
     return tuple(
-        FoundEvent(e.label, e.start_s + late_s, e.end_s + late_s, 5.0) for e in made.wanted
+        DetectedEvent(e.label, e.start_s + late_s, e.end_s + late_s, 5.0) for e in made.wanted
     )
 
 
@@ -79,7 +80,7 @@ def test_a_perfect_detector_gets_perfect_numbers(made: Soundscape) -> None:
 
 def test_late_events_and_false_alarms_are_counted_as_such(made: Soundscape) -> None:
     start, _ = made.quiet_s
-    wrong = FoundEvent(made.words[0], start + 1, start + 2, 1.0)
+    wrong = DetectedEvent(made.words[0], start + 1, start + 2, 1.0)
     late = found_as_true(made, late_s=0.75)
     row, _ = measured(CELL, [Detected(made, (*late[1:], wrong), (*late, wrong))])
     assert row.details["precision"] == pytest.approx(5 / 6)
@@ -114,7 +115,7 @@ def test_an_error_of_a_recording_is_in_its_row(tmp_path: Path, home: str) -> Non
 
     def fails(
         embedder: Embedder, words: Sequence[str], scoring: Scoring, file: str, unlikely: bool
-    ) -> Iterator[FoundEvent]:
+    ) -> Iterator[DetectedEvent]:
         raise AudioError(f"{file} cannot be read") if scoring == COSINE else StoreError("full")
 
     embedder = Embedder("fake")
@@ -161,6 +162,30 @@ def test_workers_can_detect_with_two_rules_of_a_condition_at_once(tmp_path: Path
         for scoring in (COSINE, Scoring("das"))
     }
     assert len(claims) == 2
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {"blocks": np.zeros((2, 3), np.int64)},  # not the events of the row
+        {"blocks": np.zeros((2, 2), np.int64)},
+        {"curve": np.zeros((3, 4))},
+        {"curve": np.full((4, 1), np.nan)},
+        {"curve": np.zeros((4, 1), np.int64)},
+    ],
+)
+def test_a_row_with_damaged_arrays_is_left_out_and_computed_again(
+    tmp_path: Path, grid: Grid, damaged: dict[str, Array]
+) -> None:
+    with Store(tmp_path / "store") as store:
+        run(grid, store)
+        row = next(store.rows())
+        arrays = store.get_arrays("scores", row.cell.key)
+        assert arrays is not None
+        store.put_arrays("scores", row.cell.key, {**arrays, **damaged})
+        assert len(read_detections(store)) == 1
+        assert run(grid, store).computed == 1
+        assert len(read_detections(store)) == 2
 
 
 def test_the_estimate_of_a_grid_counts_the_hours_of_its_soundscapes(grid: Grid) -> None:

@@ -62,7 +62,7 @@ class ScoredSpan(Span, Protocol):
 
 
 @dataclass(frozen=True)
-class FoundEvent:
+class DetectedEvent:
     """An event as a detector gives it, or as it is stored."""
 
     label: str
@@ -218,19 +218,19 @@ def count_within(found: Sequence[Span], start_s: float, end_s: float) -> int:
 
 def joined(
     recordings: Iterable[tuple[Sequence[Span], Sequence[ScoredSpan], float]],
-) -> tuple[list[FoundEvent], list[FoundEvent], float]:
+) -> tuple[list[DetectedEvent], list[DetectedEvent], float]:
     """Return (truth, found, seconds) of several recordings as those of one, one after the other.
 
     The times of later recordings are moved far behind the earlier ones, so that no event is matched
     with one of another recording; `seconds` is the sum.
     """
-    truth: list[FoundEvent] = []
-    found: list[FoundEvent] = []
+    truth: list[DetectedEvent] = []
+    found: list[DetectedEvent] = []
     total, start = 0.0, 0.0
     for true, detected, seconds in recordings:
-        truth += [FoundEvent(e.label, e.start_s + start, e.end_s + start) for e in true]
+        truth += [DetectedEvent(e.label, e.start_s + start, e.end_s + start) for e in true]
         found += [
-            FoundEvent(e.label, e.start_s + start, e.end_s + start, e.score) for e in detected
+            DetectedEvent(e.label, e.start_s + start, e.end_s + start, e.score) for e in detected
         ]
         total += seconds
         start += seconds + HOUR_S

@@ -4,7 +4,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driftscore.lab.conditions import COSINE, Row
 from driftscore.lab.detection import ONSET, f1_values, resampled
@@ -13,7 +12,8 @@ from driftscore.lab.report.headings import heading, ordered
 from driftscore.lab.report.numbers import points
 from driftscore.lab.report.parts import Line, Table
 from driftscore.lab.report.results import newest_rows
-from driftscore.lab.runs.detecting import FEW, METRIC, SOME
+from driftscore.lab.runs.detecting import FEW, SOME
+from driftscore.lab.runs.found import METRIC, CurveColumns, MinuteCounts, find_detections
 from driftscore.lab.runs.store import Store
 from driftscore.lab.seeds import generator
 
@@ -43,8 +43,8 @@ class DetectionResult:
     """A row about events with its curve (thresholds, precision, recall, false alarms per hour)."""
 
     row: Row
-    blocks: NDArray[np.int64]
-    curve: NDArray[np.float64]
+    blocks: MinuteCounts
+    curve: CurveColumns
 
     @property
     def scene(self) -> tuple[str, str]:
@@ -75,10 +75,9 @@ def read_detections(store: Store, *, only: Collection[str] | None = None) -> lis
     for row in rows:
         if row.error or (only is not None and row.cell.key not in only):
             continue
-        arrays = store.get_arrays("scores", row.cell.key)
+        arrays = find_detections(store, row)
         if arrays is not None:
-            blocks, curve = arrays["blocks"].astype(np.int64), arrays["curve"].astype(np.float64)
-            found.append(DetectionResult(row, blocks, curve))
+            found.append(DetectionResult(row, *arrays))
     order = {name: n for n, name in enumerate(ordered(result.name for result in found))}
     return sorted(found, key=lambda result: (result.scene, order[result.name]))
 

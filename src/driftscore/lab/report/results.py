@@ -25,7 +25,7 @@ from driftscore.lab.conditions import (
 )
 from driftscore.lab.metrics import Interval
 from driftscore.lab.report.analysis import Alignment, class_gains, summarise
-from driftscore.lab.runs.detecting import METRIC as EVENT_METRIC
+from driftscore.lab.runs.found import METRIC as EVENT_METRIC
 from driftscore.lab.runs.records import read_json
 from driftscore.lab.runs.scores import find_scores, fits
 from driftscore.lab.runs.store import Store

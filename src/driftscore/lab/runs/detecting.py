@@ -22,15 +22,13 @@ from driftscore.lab.conditions import Cell, Condition, Row, Scoring
 from driftscore.lab.corpora.about import Clip
 from driftscore.lab.corpora.soundscapes.rendering import truth_path
 from driftscore.lab.corpora.soundscapes.truth import Soundscape, read_soundscape
-from driftscore.lab.detection import ONSET, OVERLAP, DetectionCurve, FoundEvent, ScoredSpan
+from driftscore.lab.detection import ONSET, OVERLAP, DetectedEvent, DetectionCurve, ScoredSpan
 from driftscore.lab.psds import by_threshold, psds
 from driftscore.lab.runs.detectors import find_events
+from driftscore.lab.runs.found import METRIC
 from driftscore.lab.runs.scoring import stamp
 from driftscore.lab.runs.store import Arrays, Store
 from driftscore.lab.seeds import generator
-
-METRIC = "event F1"
-"""The metric of rows about events; the report shows them in a section of their own."""
 
 FEW, SOME = 1.0, 6.0
 """False alarms per hour, over all words, at which recall is reported."""
@@ -44,8 +42,8 @@ class Detected:
     """A soundscape and what was found in it, with default settings and with a large budget."""
 
     soundscape: Soundscape
-    found: tuple[FoundEvent, ...]
-    many: tuple[FoundEvent, ...]
+    found: tuple[DetectedEvent, ...]
+    many: tuple[DetectedEvent, ...]
 
 
 def detect_condition(
@@ -109,7 +107,7 @@ def _detected(clip: Clip, scoring: Scoring, embedder: Embedder, detect: Detect) 
     made = read_soundscape(truth_path(clip.path))
     found, many = (
         tuple(
-            FoundEvent(event.label, event.start_s, event.end_s, event.score)
+            DetectedEvent(event.label, event.start_s, event.end_s, event.score)
             for event in detect(embedder, made.words, scoring, str(clip.path), unlikely)
         )
         for unlikely in (False, True)
@@ -118,7 +116,7 @@ def _detected(clip: Clip, scoring: Scoring, embedder: Embedder, detect: Detect) 
 
 
 def _numbers(
-    truth: Sequence[FoundEvent], found: Sequence[FoundEvent], seconds: float
+    truth: Sequence[DetectedEvent], found: Sequence[DetectedEvent], seconds: float
 ) -> dict[str, float]:
     """Return the numbers of the default settings; what is not defined is left out."""
     overlap, onset = (detection.count(truth, found, m) for m in (OVERLAP, ONSET))

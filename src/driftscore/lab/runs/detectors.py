@@ -1,15 +1,17 @@
 """The library's detector with a scoring of the lab: a recording and words -> found events."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 
 from driftscore.classifier import Classifier
 from driftscore.embedder import Embedder
 from driftscore.errors import UsageError
+from driftscore.events import Detection
 from driftscore.lab.conditions import Scoring
 from driftscore.lab.corpora.about import Clip
 from driftscore.lab.corpora.soundscapes.rendering import truth_path
 from driftscore.lab.corpora.soundscapes.truth import read_soundscape
-from driftscore.lab.detection import FoundEvent
+from driftscore.lab.detection import DetectedEvent
 from driftscore.lab.runs.scorings import needs_of, supplied_setting, uses_calibration
 from driftscore.rules import Needs
 from driftscore.settings import load_preset
@@ -17,18 +19,24 @@ from driftscore.settings import load_preset
 PROTOCOL = 1
 """Part of the key of every cell about events; raise it whenever the detector changes a number."""
 
+MANY = 6.0
+"""False alarms per hour and label that are asked for where unlikely events are wanted as well."""
+
 _GIVEN = Needs.NOISE | Needs.POOL | Needs.BACKGROUND
 
 
 def detection_settings() -> dict[str, object]:
     """Return everything that can change what is found, apart from the model and the scoring."""
-    return {"protocol": PROTOCOL}
+    return {"protocol": PROTOCOL, "many": MANY, **asdict(Detection())}
 
 
 def find_events(
     embedder: Embedder, words: Sequence[str], scoring: Scoring, path: str, unlikely: bool
-) -> Iterator[FoundEvent]:
-    """Yield the events of a recording with default settings, or `unlikely` ones as well."""
+) -> Iterator[DetectedEvent]:
+    """Yield the events of a recording with default settings, or `unlikely` ones as well.
+
+    Their scores are multiples of their thresholds.
+    """
     check_detectable(scoring)
     classifier = Classifier(
         words,
@@ -38,11 +46,12 @@ def find_events(
         prompts=load_preset().prompts.changed(
             pack=scoring.pack, direction=scoring.direction, reference=scoring.reference
         ),
-        threshold=0.0 if unlikely else 3.0,
         progress=False,
     )
-    for event in classifier.timeline(path):
-        yield FoundEvent(event.label, event.start_s, event.end_s, event.score)
+    settings = Detection(false_alarms=MANY) if unlikely else Detection()
+    for event in classifier.events(path, settings=settings):
+        score = event.score / event.threshold if event.threshold else event.score
+        yield DetectedEvent(event.label, event.start_s, event.end_s, score)
 
 
 def hours_of(clip: Clip) -> float:

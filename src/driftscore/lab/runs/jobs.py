@@ -209,11 +209,14 @@ def _anchors_of(job: Job) -> str:
 
 
 def _detect(job: Job, store: Store) -> JobResult:
-    condition = job.condition
-    clips, _ = clips_of(condition.dataset, job.home(condition.dataset), condition.limit)
-    rows = detecting.detect_condition(store, condition, job.scorings, clips, embedder_of(condition))
+    condition, home = job.condition, job.home(job.condition.dataset)
+    done = done_rows(store, condition, truth_of(condition, home), retry=job.retry)
+    todo = tuple(s for s in job.scorings if Cell(condition, s).key not in done)
+    clips, _ = clips_of(condition.dataset, home, condition.limit)
+    rows = detecting.detect_condition(store, condition, todo, clips, embedder_of(condition))
     store.put_rows(rows)
-    return JobResult(rows=len(rows), errors=sum(bool(row.error) for row in rows))
+    errors = sum(bool(row.error) for row in rows)
+    return JobResult(rows=len(rows), errors=errors, already=len(job.scorings) - len(todo))
 
 
 _KINDS: dict[str, Callable[[Job, Store], JobResult]] = {
