@@ -27,7 +27,7 @@ from driftscore.errors import UsageError
 from driftscore.estimator import Estimator
 from driftscore.events import Detection, Event
 from driftscore.head import Head
-from driftscore.progress import progress_bar
+from driftscore.progress import progress_bar, seconds_bar
 from driftscore.prompts import check_labels, compose
 from driftscore.result import Result, results
 from driftscore.rules import Compile, Rule, RuleModule, choose_rule, compile_rule, find_rule
@@ -71,7 +71,8 @@ class Classifier(Estimator):
         head: a compiled head, in place of labels and rule.
         calibration: how noise moves the model's embeddings, by its path or loaded: scores are then
             standardised. None for the one that comes with the model, False for none.
-        progress: show progress bars; None means only that of texts, and only on a terminal.
+        progress: show progress bars; None means those of texts and of events, and only on a
+            terminal or in a notebook.
 
     """
 
@@ -205,7 +206,9 @@ class Classifier(Estimator):
 
         To search many recordings, make a `detector` once.
         """
-        return self.detector(watch, settings).events(recording)
+        detector = self.detector(watch, settings)
+        with seconds_bar("Searching", [recording], show=self.progress) as done:
+            yield from detector.events(recording, seconds=done)
 
     def timeline(self, recording: Recording) -> list[Event]:
         """Return the events of a recording; deprecated, use `events`."""
@@ -230,18 +233,21 @@ class Classifier(Estimator):
         settings = preset.rule_settings(rule.name) | dict(self.settings or {})
         return list(dict.fromkeys([*texts, *rule.further_texts(labels, settings)]))
 
-    def with_rule(self, rule: str | Compile | RuleModule) -> "Classifier":
-        """Return a fitted classifier with another rule, which shares the embedder.
+    def compared_with(self, rule: str | Compile | RuleModule) -> tuple["Classifier", "Classifier"]:
+        """Return two fitted classifiers, with this rule and with another, that share the embedder.
 
-        Settings that the other rule does not have are dropped.
+        Each gets the settings that its rule has; a setting that neither has stays with the first,
+        which refuses it.
         """
         if self.head is not None:
             raise UsageError("A compiled head has no other rule; give the labels instead of a head")
-        known = (*find_rule(rule).settings, "standardised")
-        settings = {k: v for k, v in (self.settings or {}).items() if k in known}
-        embedder = self._fitted().embedder_
-        changes = {"rule": rule, "settings": settings, "backbone": embedder}
-        return Classifier(**{**self.get_params(), **changes}).fit()  # type: ignore[arg-type]
+        own, other = _settings_of(self.rule), _settings_of(rule)
+        given = dict(self.settings or {})
+        kept = {n: v for n, v in given.items() if n in own or n not in other}
+        first = Classifier(**{**self.get_params(), "settings": kept}).fit()  # type: ignore[arg-type]
+        kept = {n: v for n, v in given.items() if n in other}
+        changes = {"rule": rule, "settings": kept, "backbone": first.embedder_}
+        return first, Classifier(**{**self.get_params(), **changes}).fit()  # type: ignore[arg-type]
 
     def _fitted(self) -> "Classifier":
         return self if hasattr(self, "head_") else self.fit()
@@ -369,3 +375,9 @@ def _listed(recordings: Iterable[Item]) -> list[Item]:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+def _settings_of(rule: str | Compile | RuleModule) -> tuple[str, ...]:
+    """Return the settings that a rule has; those of "auto" are not known before it is chosen."""
+    named = () if isinstance(rule, str) and rule == AUTO else tuple(find_rule(rule).settings)
+    return (*named, "standardised")

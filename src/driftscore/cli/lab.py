@@ -15,6 +15,7 @@ import typer
 from driftscore.backbones import load_backbone
 from driftscore.cli.reporting import say
 from driftscore.errors import UsageError
+from driftscore.files import output_folder
 from driftscore.formats import OutputRow, write_rows
 from driftscore.lab.runs.export import export as export_rows
 from driftscore.lab.runs.grid import Grid, keys, load_grid, measure, shipped_grids
@@ -127,7 +128,7 @@ def status(
 
 @app.command()
 def report(
-    out: Annotated[Path, typer.Option("--out", "-o", help="An .html or .md file.")],
+    out: Annotated[str, typer.Option("--out", "-o", help="An .html or .md file.")],
     grid: Annotated[
         str | None, typer.Option("--grid", help="Only the rows of this grid; default: all.")
     ] = None,
@@ -149,7 +150,7 @@ def report(
 
 @app.command()
 def export(
-    path: Annotated[Path, typer.Argument(help="rows.csv, rows.jsonl or rows.parquet.")],
+    path: Annotated[str, typer.Argument(help="rows.csv, rows.jsonl or rows.parquet.")],
     store: StoreHome = None,
 ) -> None:
     """Write all rows as a flat table."""
@@ -162,7 +163,7 @@ def export(
 @app.command("mixes")
 def mixes_(
     grid: GridName,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write, mixes.jsonl.")],
+    out: Annotated[str, typer.Option("--out", "-o", help="The file to write, mixes.jsonl.")],
     backbone: Backbones = None,
 ) -> None:
     """Write the record of every mix of a grid: one JSON line per clip and noisy condition."""
@@ -175,16 +176,16 @@ def mixes_(
 @app.command()
 def rebuild(
     file: Annotated[Path, typer.Argument(help="A file of `lab mixes`.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the wav files.")],
+    out: Annotated[str, typer.Option("--out", "-o", help="The folder of the wav files.")],
 ) -> None:
     """Build mixes from their records and write them as wav files; print one path per line."""
-    failed = 0
+    failed, folder = 0, output_folder(out)
     for saved in read_mixes(file):
         if saved.record is None:
             failed += 1
             say(f"{saved.clip}: {saved.error}")
         else:
-            print(write_audio(saved, out))
+            print(write_audio(saved, folder))
     if failed:
         raise typer.Exit(1)
 

@@ -109,8 +109,8 @@ class EventView:
         found: list[Event] = []
 
         def reached(now_s: float) -> None:
-            done(now_s - (self._seconds - before))
             self._seconds = before + now_s
+            done(self._seconds)
 
         for event in self._events(recording, reached, watcher, resume=resume):
             found.append(event)

@@ -18,6 +18,7 @@ from driftscore.backbones.onnx.sessions import InputArray, OnnxRun, OpenvinoRun
 from driftscore.backbones.onnx.tokenizer import Tokenizer, open_tokenizer
 from driftscore.backbones.protocol import Features
 from driftscore.errors import MismatchError, MissingExtraError
+from driftscore.reading import reading
 from driftscore.vectors import Matrix, Vector, unit
 
 TOLERANCE = 1e-4
@@ -45,7 +46,8 @@ def open_towers(export: Export, runtime: str) -> "OnnxTowers":
 
 def tokenizer_of(export: Export) -> Tokenizer:
     """Return the tokenizer of an export; its file already says not to pad and where to cut."""
-    return open_tokenizer(export.read("tokenizer.json").decode())
+    with reading(export.home / "tokenizer.json", "tokenizer"):
+        return open_tokenizer(export.read("tokenizer.json").decode())
 
 
 class OnnxTowers:
@@ -87,7 +89,9 @@ class OnnxTowers:
         # Texts vary in length, which onnxruntime handles well and OpenVINO less so.
         run = OpenvinoRun if (self.runtime_name, kind) == ("openvino", "audio") else OnnxRun
         tower = run(self.export.read(f"{kind}.onnx"))
-        difference = probe_difference(kind, tower, Probe.load(self.export.home))
+        probe = Probe.load(self.export.home)
+        with reading(self.export.home, "export of a CLAP"):
+            difference = probe_difference(kind, tower, probe)
         if not difference <= TOLERANCE and self.export.precision == "fp32":
             raise MismatchError(
                 f"{self.runtime_name} gives {kind} embeddings that differ from torch's by "
