@@ -23,7 +23,7 @@ from driftscore.lab.runs.mixes import read_mixes, write_audio, write_mixes
 from driftscore.lab.runs.runner import Outcome, missing, mixes, run
 from driftscore.lab.runs.scorings import Facts
 from driftscore.lab.runs.store import Store
-from driftscore.lab.runs.validation import check
+from driftscore.lab.runs.validation import check, look_ahead
 
 app = typer.Typer(
     name="lab",
@@ -70,11 +70,15 @@ def run_(
     if workers < 1:
         raise UsageError(f"--workers must be at least 1, got {workers}")
     with Store(store) as opened:
+        if plan:
+            facts, missing = look_ahead(chosen)
+            say(_size(chosen, facts, opened, workers=workers, engine=engine))
+            for line in missing:
+                say(f"missing, and not counted: {line}")
+            return
         say(f"Checking {chosen.title}")
         facts = check(chosen)
         say(_size(chosen, facts, opened, workers=workers, engine=engine))
-        if plan:
-            return
         models = [part for spec in backbone or [] for part in ("--backbone", spec)]
         command = shlex.join(["driftscore", "lab", "run", grid, *models])
         blocks = [{**block.axes, "limit": block.limit} for block in chosen.blocks]

@@ -11,7 +11,6 @@ machine that has neither torch nor the checkpoint.
 
 import hashlib
 import json
-import os
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from driftscore.arrayfile import read_npz
 from driftscore.backbones.clap.log_mel import ClapMel
 from driftscore.backbones.clap.model import Description
+from driftscore.backbones.hub import cached_folder
 from driftscore.errors import FormatError
 from driftscore.files import cache_home, sha256
 from driftscore.reading import read_text, reading
@@ -184,19 +184,7 @@ def _cached() -> Iterator[Export]:
 
 def checkpoint_folder(name: str) -> Path | None:
     """Return the folder of a checkpoint: the one given, or the one in the hub's cache."""
-    if (Path(name) / "config.json").is_file():
-        return Path(name)
-    hub = Path(
-        os.environ.get("HF_HUB_CACHE")
-        or Path(os.environ.get("HF_HOME") or "~/.cache/huggingface") / "hub"
-    ).expanduser()
-    repository = hub / f"models--{name.replace('/', '--')}"
-    try:
-        revision = (repository / "refs" / "main").read_text(encoding="utf-8").strip()
-    except OSError:
-        return None
-    snapshot = repository / "snapshots" / revision
-    return snapshot if (snapshot / "config.json").is_file() else None
+    return Path(name) if (Path(name) / "config.json").is_file() else cached_folder(name)
 
 
 def source_digest(folder: Path) -> str:

@@ -22,10 +22,11 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
-class SessionInput(Protocol):
-    """An input of a graph."""
+class SessionValue(Protocol):
+    """An input or output of a graph."""
 
     name: str
+    type: str
 
 
 class Session(Protocol):
@@ -36,17 +37,27 @@ class Session(Protocol):
     ) -> list[NDArray[np.float32]]:
         """Return the outputs named (None: all of them) for the inputs given."""
 
-    def get_inputs(self) -> Sequence[SessionInput]:
+    def get_inputs(self) -> Sequence[SessionValue]:
         """Return the graph's inputs."""
 
+    def get_outputs(self) -> Sequence[SessionValue]:
+        """Return the graph's outputs."""
 
-def open_session(graph: bytes) -> Session:
-    """Return an onnxruntime session that runs a graph on one thread of the CPU."""
+
+def open_session(graph: bytes, data: Mapping[str, bytes] | None = None) -> Session:
+    """Return an onnxruntime session that runs a graph on one thread of the CPU.
+
+    `data` is the content of the files that the graph refers to (see `external_data`), by name.
+    """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
+    if data:
+        names, contents = list(data), list(data.values())
+        sizes = [len(content) for content in contents]
+        options.add_external_initializers_from_files_in_memory(names, contents, sizes)
     with _running("cannot be loaded"):
         session: Session = onnxruntime.InferenceSession(
             graph, options, providers=["CPUExecutionProvider"]
