@@ -99,6 +99,15 @@ def is_encoded(recording: object) -> TypeGuard[Encoded]:
     return hasattr(recording, "read") and hasattr(recording, "seek")
 
 
+def stated_rate(path: str) -> int | None:
+    """Return the sample rate in the header of a file; None where libsndfile does not read it."""
+    try:
+        check_file(Path(path))
+        return int(soundfile.info(path).samplerate)
+    except (AudioError, soundfile.LibsndfileError, OSError, ValueError):
+        return None
+
+
 def describe(recording: object) -> str:
     """Return the name of a recording for messages and rows: its path, or what it is."""
     name: object = None
