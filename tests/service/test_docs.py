@@ -63,6 +63,7 @@ def test_the_defaults_are_those_of_the_document() -> None:
         f"| {limits.seconds:g} s |",
         f"| {limits.decoded_bytes / 1e6:g} MB over all channels |",
         f"| {limits.labels}, {limits.label_chars} |",
+        f"| {limits.texts:,}: ",
         f"| {limits.body_s:g} s |",
         f"| {limits.in_flight_bytes / 1e6:g} MB |",
         f"| {settings.queue}, beside one",
