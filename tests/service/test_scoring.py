@@ -79,6 +79,17 @@ def test_every_rule_that_is_listed_gives_the_scores_of_the_library(
     assert answer["rule"] == rule
 
 
+def test_silence_before_a_sound_is_part_of_the_recording(
+    mini_client: TestClient, mini: Backbone
+) -> None:
+    quiet, loud = np.zeros(12 * 16_000, np.float32), noise_clip(4.0).samples
+    content = sound(Audio(np.concatenate([quiet, loud]), 16_000))
+    answer = post(mini_client, content)
+    assert answer["seconds"] == pytest.approx(16.0)
+    expected = Classifier(WORDS, backbone=mini).scores([content])[0]
+    assert scores_of(answer) == dict(zip(WORDS, expected.tolist(), strict=True))
+
+
 def test_settings_preset_and_prompt_reach_the_rule(mini_client: TestClient, mini: Backbone) -> None:
     content = clip_bytes(3.0)
     prompts = Classifier(WORDS, backbone=mini, preset="acevedo2025")
@@ -245,6 +256,6 @@ def test_a_recording_is_refused_by_its_length_even_if_its_header_lies(fake: Back
     with serving(
         ServiceSettings(backbone=Embedder(fake, text_cache=False), limits=limits)
     ) as client:
-        content = bytearray(sound(noise_clip(3.0, 8000), format="AU"))
-        content[8:12] = b"\xff\xff\xff\xff"  # a stream of unknown length
+        content = bytearray(sound(noise_clip(3.0, 8000), format="FLAC"))
+        content[21:26] = bytes([content[21] & 0xF0, 0, 0, 0, 0])  # samples in all: unknown
         assert "longer than 1 s" in error_of(client, 413, bytes(content), labels="a,b")
