@@ -13,7 +13,7 @@ from driftscore.files import cache_home
 
 from .conftest import LABELS, Run, WriteWav
 
-NAMES = ["texts", "audio", "windows", "models", "loudness", "scenes", "data", "lab"]
+NAMES = ["texts", "audio", "windows", "models", "loudness", "figures", "scenes", "data", "lab"]
 
 
 @pytest.fixture
@@ -21,7 +21,8 @@ def home() -> Path:
     """Return a cache folder with ten bytes in each cache, and files that are not ours."""
     folder = cache_home()
     files = ["texts.sqlite", "audio.sqlite", "loudness.sqlite", "exports/a/m.onnx", "notes.txt",
-             "scenes/1/a.wav", "windows/a.windows", "data/esc50/a.wav", "lab/rows/x.bin",
+             "scenes/1/a.wav", "windows/a.windows", "matplotlib/fonts.json",
+             "data/esc50/a.wav", "lab/rows/x.bin",
              "texts"]  # fmt: skip
     for name in files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -39,7 +40,7 @@ def test_every_cache_is_shown_with_its_place_and_size(run: Run, home: Path) -> N
     assert list(rows) == NAMES
     assert (rows["texts"]["bytes"], rows["texts"]["files"]) == (15, 2)
     assert rows["texts"]["path"] == str(home / "texts.sqlite")
-    assert [row["bytes"] for row in rows.values()] == [15] + 7 * [10]
+    assert [row["bytes"] for row in rows.values()] == [15] + 8 * [10]
     table = list(csv.DictReader(io.StringIO(run("cache", "--format", "csv")[1])))
     assert [row["cache"] for row in table] == NAMES
     assert "10 B" in run("cache")[1]
@@ -119,3 +120,14 @@ def test_an_unknown_cache_is_an_error_with_the_nearest_name(run: Run) -> None:
     with pytest.raises(UsageError, match="did you mean 'texts'"):
         find_caches(["text"])
     assert run("cache", "clear", "text", "--yes")[0] == 2
+
+
+@pytest.mark.parametrize("answer", [b"", b"\xff\0\n", b"no\n"])
+def test_an_answer_that_is_not_yes_deletes_nothing(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(answer), encoding="utf-8"))
+    status, out, err = run("cache", "clear")
+    assert (status, out) == (1, "")
+    assert err.endswith("Nothing deleted\n")
+    assert (home / "texts.sqlite").exists()
