@@ -1,0 +1,1 @@
+"""The service: HTTP in and out, and the page."""
