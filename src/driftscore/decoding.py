@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Timer
 from typing import Any, BinaryIO, TypeGuard, cast
@@ -23,7 +24,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from driftscore.errors import AudioError, DriftscoreError, UsageError
+from driftscore.errors import AudioError, DriftscoreError, LimitError, UsageError
 from driftscore.files import is_url, local_path, open_url
 
 Samples = NDArray[np.float32]
@@ -33,6 +34,8 @@ Encoded = str | os.PathLike[str] | bytes | BinaryIO
 """A sound file: its path, its URL, its content, or an open file."""
 
 BLOCK_SECONDS = 5
+BOUNDED_BLOCK = 4_000_000
+"""Samples of all channels that are read at once of a recording with bounds."""
 LOUDEST = 4096.0
 """Floats beyond this are samples that were not scaled to [-1, 1], such as 16-bit integers."""
 
@@ -41,6 +44,8 @@ RATES = (500, 10_000_000)
 MOST_CHANNELS = 512
 MOST_HOURS = 25.0
 """The longest file that is read; the environment variable DRIFTSCORE_MAX_HOURS changes it."""
+UNKNOWN_FRAMES = 2**62
+"""From here on a length is unknown: libsndfile reports it as 2**63 - 1."""
 FFMPEG_WAITS_S = 60.0
 """The longest that ffmpeg may take for the next few seconds of sound."""
 DEMUXERS = (
@@ -48,6 +53,25 @@ DEMUXERS = (
     "mov,mp3,mpc,mpc8,mpeg,mpegts,mxf,nut,ogg,oma,qcp,rm,shn,tak,truehd,tta,voc,w64,wav,wtv,wv,xwma"
 )
 """What ffmpeg may read: formats that hold their sound. hls, dash and concat name other files."""
+
+
+@dataclass(frozen=True)
+class DecodingBounds:
+    """How much of a stranger's recording is decoded, whatever its header says."""
+
+    seconds: float
+    decoded_bytes: int
+    """4 bytes per sample and channel."""
+
+    def check(self, name: str, *, rate: int, channels: int, frames: int) -> None:
+        """Refuse a recording that is too long or too large."""
+        if frames > self.seconds * rate:
+            raise LimitError(f"{name} is longer than {self.seconds:g} s, the most that is allowed")
+        if 4 * frames * channels > self.decoded_bytes:
+            raise LimitError(
+                f"{name} takes more than {self.decoded_bytes / 1e6:g} MB when it is decoded, the "
+                "most that is allowed; use fewer channels or a lower sample rate"
+            )
 
 
 def mono(samples: NDArray[np.generic]) -> Samples:
@@ -88,6 +112,22 @@ def decoded(recording: Encoded) -> Iterator[Blocks]:
             yield opened.enter_context(_decoded_file(Path(source)))
         else:
             yield opened.enter_context(_decoded_handle(source, name))
+
+
+@contextmanager
+def decoded_in_memory(content: bytes, name: str, bounds: DecodingBounds) -> Iterator[Blocks]:
+    """Open the content of a sound file with libsndfile alone; nothing is written to disk."""
+    try:
+        sound = soundfile.SoundFile(io.BytesIO(content))
+    except soundfile.LibsndfileError as error:
+        what = error.error_string.strip(".")
+        raise AudioError(f"{name} is not a sound file that can be read ({what})") from error
+    with sound:
+        rate, channels = sound.samplerate, sound.channels
+        check_bounds(name, rate=rate, channels=channels)
+        if sound.frames < UNKNOWN_FRAMES:
+            bounds.check(name, rate=rate, channels=channels, frames=sound.frames)
+        yield rate, _blocks(sound, name, bounds)
 
 
 def is_encoded(recording: object) -> TypeGuard[Encoded]:
@@ -177,7 +217,7 @@ def check_file(path: Path) -> None:
 def _bounded(sound: soundfile.SoundFile, name: str) -> Blocks:
     """Return the rate and the blocks of a file whose header says something possible."""
     check_bounds(name, rate=sound.samplerate, channels=sound.channels)
-    if sound.frames < 2**62:  # an unknown length is reported as 2**63 - 1
+    if sound.frames < UNKNOWN_FRAMES:
         check_bounds(name, rate=sound.samplerate, frames=sound.frames)
     return sound.samplerate, _blocks(sound, name)
 
@@ -216,23 +256,30 @@ def _unreadable(name: str, error: soundfile.LibsndfileError) -> AudioError:
     return AudioError(f"{name} is not a sound file that libsndfile or ffmpeg can read")
 
 
-def _blocks(sound: soundfile.SoundFile, name: str) -> Iterator[Samples]:
+def _blocks(
+    sound: soundfile.SoundFile, name: str, bounds: DecodingBounds | None = None
+) -> Iterator[Samples]:
     """Yield a file's mono blocks, and refuse one that ends before its header says."""
     missing = _missing_bytes(sound.extra_info)
     if missing:
         raise AudioError(f"{name} is truncated: {missing} bytes of sound are missing at its end")
-    seen = 0
+    seen, frames = 0, sound.samplerate * BLOCK_SECONDS
+    if bounds is not None:
+        frames = max(1, min(frames, BOUNDED_BLOCK // sound.channels))
     while True:
         try:
-            block = sound.read(sound.samplerate * BLOCK_SECONDS, dtype="float32", always_2d=True)
+            block = sound.read(frames, dtype="float32", always_2d=True)
         except soundfile.LibsndfileError as error:
             raise AudioError(f"{name} is damaged: {error.error_string}") from error
         if not len(block):
             break
         seen += len(block)
-        check_bounds(name, rate=sound.samplerate, frames=seen)
+        if bounds is None:
+            check_bounds(name, rate=sound.samplerate, frames=seen)
+        else:
+            bounds.check(name, rate=sound.samplerate, channels=sound.channels, frames=seen)
         yield _mono_block(block, name)
-    if seen < sound.frames < 2**62:  # an unknown length is reported as 2**63 - 1
+    if seen < sound.frames < UNKNOWN_FRAMES:
         raise AudioError(
             f"{name} is truncated: {seen / sound.samplerate:.2f} s of "
             f"{sound.frames / sound.samplerate:.2f} s could be read"

@@ -4,24 +4,41 @@ They are made for the page and may change with it; programs use `/v1/...`. Recor
 memory for a while (`page_clips`), so that the noise slider sends two numbers and not a file.
 """
 
+from asyncio import to_thread
 from collections.abc import Callable
+from dataclasses import asdict
+from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, TypeVar
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import FileResponse
-from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, ConfigDict, Field
 
 from driftscore.noise import SYNTHETIC
+from driftscore.service.heads import HeadSpec
+from driftscore.service.live import EventStore, Verdict
 from driftscore.service.page_answers import RULES, Json, Mix, PageAnswers
-from driftscore.service.page_clips import EXPIRY_S, loudest_start_s
-from driftscore.service.recordings import decode
+from driftscore.service.page_clips import EXPIRY_S, ClipGoneError
 from driftscore.service.state import ServiceState
 
+Shown = TypeVar("Shown")
 STATIC = Path(str(files("driftscore.service"))) / "static"
+MOST_EVENTS = 200
+LISTENER_COMMANDS = (
+    "driftscore listen mic --words 'siren, dog bark' --store events.db",
+    "driftscore serve --event-store events.db",
+)
 _LONGEST_NAME = 200
+_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".ogg": "audio/ogg",
+    ".svg": "image/svg+xml",
+}
+"""By the end of a file's name; not those of the system, which may differ."""
 
 EXAMPLES: list[Json] = [
     {
@@ -58,3 +75,142 @@ class AskedMix(BaseModel):
     def mix(self) -> Mix:
         """The part and its noise."""
         return Mix(self.start_s, self.noise, self.snr_db)
+
+
+class AskedVerdict(BaseModel):
+    """What a person says of an event."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    verdict: Verdict
+
+
+def router(state: ServiceState) -> APIRouter:
+    """Return the routes of the page."""
+    routes = APIRouter(include_in_schema=False)
+    answers = PageAnswers(state)
+    _add_files(routes, state, answers)
+    _add_clips(routes, state, answers)
+    _add_live(routes, state)
+    return routes
+
+
+def _add_files(routes: APIRouter, state: ServiceState, answers: PageAnswers) -> None:
+    @routes.get("/")
+    async def index() -> FileResponse:
+        return _file("index.html")
+
+    @routes.get("/static/{path:path}")
+    async def static(path: str) -> FileResponse:
+        return _file(path)
+
+    @routes.get("/page/about")
+    async def about() -> Json:
+        return await state.run(lambda: _about(state, answers))
+
+
+def _add_clips(routes: APIRouter, state: ServiceState, answers: PageAnswers) -> None:
+    async def run(function: Callable[[], Shown]) -> Shown:
+        try:
+            return await state.run(function)
+        except ClipGoneError as error:
+            raise HTTPException(404, str(error)) from error
+
+    @routes.post("/page/clips")
+    async def add(request: Request, name: Annotated[str, Query(max_length=_LONGEST_NAME)]) -> Json:
+        content = await request.body()
+        return await run(lambda: answers.add(state.decode(content), name))
+
+    @routes.delete("/page/clips/{clip_id}", status_code=204)
+    async def remove(clip_id: str) -> None:
+        answers.clips.remove(clip_id)
+
+    @routes.post("/page/clips/{clip_id}/rank")
+    async def rank(clip_id: str, asked: AskedMix) -> Json:
+        return await run(lambda: answers.rank(clip_id, asked.labels, asked.mix))
+
+    @routes.post("/page/clips/{clip_id}/sweep")
+    async def sweep(clip_id: str, asked: AskedMix) -> Json:
+        return await run(lambda: answers.sweep(clip_id, asked.labels, asked.mix, asked.right))
+
+    @routes.post("/page/clips/{clip_id}/events")
+    async def events(clip_id: str, asked: AskedMix) -> Json:
+        return await run(lambda: answers.events(clip_id, asked.labels, asked.mix))
+
+    @routes.get("/page/clips/{clip_id}/sound")
+    async def sound(
+        clip_id: str,
+        start_s: Annotated[float, Query(ge=0, allow_inf_nan=False)] = 0.0,
+        noise: Annotated[str, Query(max_length=64)] = "white",
+        snr_db: Annotated[float | None, Query(allow_inf_nan=False)] = None,
+    ) -> Response:
+        mix = Mix(start_s, noise, snr_db)
+        return Response(await run(lambda: answers.sound(clip_id, mix)), media_type="audio/wav")
+
+
+def _add_live(routes: APIRouter, state: ServiceState) -> None:
+    @routes.get("/page/live")
+    async def live() -> Json:
+        store = state.event_store
+        if store is None:
+            return {"available": False, "commands": list(LISTENER_COMMANDS)}
+        return await to_thread(_live, store)
+
+    @routes.post("/page/live/events/{event_id}/review")
+    async def review(event_id: str, asked: AskedVerdict) -> Json:
+        store = state.event_store
+        if store is None or not await to_thread(store.review, event_id, asked.verdict):
+            raise HTTPException(404, f"No event has the id {event_id[:40]!r}")
+        return {"id": event_id, "verdict": asked.verdict}
+
+
+def _about(state: ServiceState, answers: PageAnswers) -> Json:
+    """Return what the page has to know before it asks for anything."""
+    limits = state.limits
+    has_calibration = state.head(HeadSpec(("a sound", "another sound"))).head.standardised
+    return {
+        "model": state.embedder.backbone.name,
+        "window_s": answers.window_s,
+        "noises": list(SYNTHETIC),
+        "rules": [
+            {
+                "name": name,
+                "title": title,
+                "summary": summary,
+                "standardised": name == "default" and has_calibration,
+            }
+            for name, title, summary in RULES
+        ],
+        "limits": {
+            "bytes": limits.body_bytes,
+            "seconds": limits.seconds,
+            "labels": limits.labels,
+            "label_length": limits.label_chars,
+            "minutes": round(EXPIRY_S / 60),
+        },
+        "examples": EXAMPLES,
+    }
+
+
+def _live(store: EventStore) -> Json:
+    """Return the sources, the events of today and their hours."""
+    midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
+    return {
+        "available": True,
+        "sources": [asdict(source) for source in store.sources()],
+        "events": [
+            {**asdict(event), "start": event.start.isoformat(), "end": event.end.isoformat()}
+            for event in store.events(midnight, MOST_EVENTS)
+        ],
+        "hours": {label: list(counts) for label, counts in store.counts_by_hour(midnight).items()},
+    }
+
+
+def _file(path: str) -> FileResponse:
+    """Return a file of the page; nothing outside its folder."""
+    found = (STATIC / path).resolve()
+    if not found.is_relative_to(STATIC.resolve()) or not found.is_file():
+        raise HTTPException(404, "The page has no such file")
+    kind = _TYPES.get(found.suffix, "text/plain; charset=utf-8")
+    # Asked for again each time, and answered with 304: a new version is seen at once.
+    return FileResponse(found, media_type=kind, headers={"Cache-Control": "no-cache"})

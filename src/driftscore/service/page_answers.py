@@ -20,7 +20,7 @@ from driftscore.embedder import Embedder
 from driftscore.errors import UsageError
 from driftscore.prompts import compose
 from driftscore.service.heads import CompiledHead, HeadCache, HeadSpec
-from driftscore.service.page_clips import ClipStore, part
+from driftscore.service.page_clips import ClipStore, loudest_start_s, part
 from driftscore.service.page_mixing import (
     HIGHEST_DB,
     LOWEST_DB,
@@ -86,6 +86,12 @@ class PageAnswers:
     def window_s(self) -> float:
         """Seconds of the part of a recording that is ranked: one window of the model."""
         return float(self.shared.embedder.backbone.seconds)
+
+    def add(self, audio: Audio, name: str) -> Json:
+        """Keep a recording, and return its id and the part that is shown first."""
+        clip = self.clips.add(audio, name)
+        start_s = loudest_start_s(audio, self.window_s)
+        return {"id": clip.id, "seconds": audio.seconds, "start_s": start_s}
 
     def rank(self, clip_id: str, labels: Sequence[str], mix: Mix) -> Json:
         """Return the scores of a part in noise by each rule, and its spectrogram."""

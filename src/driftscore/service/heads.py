@@ -1,0 +1,222 @@
+"""Heads per label set: compiled once, the most recently used ones are kept.
+
+What a head is made of is a `HeadSpec`, a value that says everything. The id of a head is that value
+itself, packed: it can be resolved after a restart and after the head was dropped, and the service
+has nothing to store. A spec holds names and numbers only. Rules, presets and packs are those that
+are installed here, by name; settings that would be opened as a file are refused.
+"""
+
+import base64
+import binascii
+import json
+import zlib
+from collections import OrderedDict
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass
+from threading import Lock
+from typing import Literal, cast
+
+from driftscore.classifier import Classifier
+from driftscore.embedder import Embedder
+from driftscore.errors import UsageError, unknown
+from driftscore.head import Head
+from driftscore.prompts import check_labels, pack_names
+from driftscore.rules import Needs, Rule, find_rule, rule_names
+from driftscore.service.settings import Limits
+from driftscore.settings import AUTO, DEFAULT_PRESET, load_preset, preset_names
+
+Setting = float | int | bool | str
+_WORDS = ("auto", "per-class")
+"""Settings in words that rules know; every other one has to be the id of a pack."""
+_GIVEN = Needs.NOISE | Needs.POOL | Needs.BACKGROUND
+"""Rules that need embeddings of recordings cannot be asked for in a request."""
+_MOST_SETTINGS = 16
+_LONGEST_ID = 60_000
+
+
+@dataclass(frozen=True)
+class HeadSpec:
+    """Everything that a head depends on besides the model."""
+
+    labels: tuple[str, ...]
+    rule: str = AUTO
+    settings: tuple[tuple[str, Setting], ...] = ()
+    preset: str = DEFAULT_PRESET
+    prompt: str = ""
+    """The clean prompt, with {c} in it; empty for that of the preset."""
+    raw: bool = False
+
+    def checked(self, limits: Limits) -> "HeadSpec":
+        """Return the spec with trimmed labels, or say what is wrong with it."""
+        if len(self.labels) > limits.labels:
+            raise UsageError(f"At most {limits.labels} labels are allowed, got {len(self.labels)}")
+        for text in (*self.labels, self.prompt):
+            if len(text) > limits.label_chars:
+                raise UsageError(
+                    f"A label or prompt may have {limits.label_chars} characters, got {len(text)}: "
+                    f"{text[:40]!r}..."
+                )
+        if self.rule != AUTO:
+            check_rule(self.rule)
+        if self.preset not in preset_names():
+            raise unknown("preset", self.preset, preset_names())
+        _check_settings(dict(self.settings))
+        return HeadSpec(
+            check_labels(self.labels), self.rule, self.settings, self.preset, self.prompt, self.raw
+        )
+
+    @property
+    def id(self) -> str:
+        """The spec as a text that can be part of a URL."""
+        values = {k: v for k, v in asdict(self).items() if v != _DEFAULTS.get(k)}
+        packed = zlib.compress(json.dumps(values, ensure_ascii=False, sort_keys=True).encode(), 9)
+        return base64.urlsafe_b64encode(packed).rstrip(b"=").decode()
+
+    @staticmethod
+    def of_id(text: str) -> "HeadSpec":
+        """Return the spec that an id stands for; it is not checked yet."""
+        try:
+            if len(text) > _LONGEST_ID:
+                raise ValueError("too long")
+            packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+            opened = zlib.decompressobj()
+            values = json.loads(opened.decompress(packed, 4 * _LONGEST_ID).decode())
+            if not opened.eof:
+                raise ValueError("incomplete")
+            return _spec_of(values)
+        except (ValueError, binascii.Error, zlib.error, TypeError, RecursionError) as error:
+            raise UnknownHeadError(f"No head has the id {text[:40]!r}") from error
+
+
+_DEFAULTS: Mapping[str, object] = {
+    "rule": AUTO,
+    "settings": (),
+    "preset": DEFAULT_PRESET,
+    "prompt": "",
+    "raw": False,
+}
+
+
+class UnknownHeadError(UsageError):
+    """An id that no head has."""
+
+
+def _spec_of(values: Mapping[str, object]) -> HeadSpec:
+    """Return the spec of unpacked values; another form is an error."""
+    unpacked = dict(values)
+    labels = cast(list[str], unpacked.pop("labels"))
+    pairs = cast(list[tuple[str, Setting]], unpacked.pop("settings", []))
+    settings = tuple((str(name), value) for name, value in pairs)
+    names = {name: unpacked.pop(name, _DEFAULTS[name]) for name in ("rule", "preset", "prompt")}
+    raw = unpacked.pop("raw", False)
+    texts = [*labels, *names.values()]
+    right = isinstance(labels, list) and all(isinstance(text, str) for text in texts)
+    if unpacked or not right or not isinstance(raw, bool):
+        raise ValueError("not a head")
+    return HeadSpec(tuple(labels), settings=settings, raw=raw, **cast(dict[str, str], names))
+
+
+def servable_rules() -> list[Rule]:
+    """Return the rules that need no recordings besides the one that is classified."""
+    rules = [find_rule(name) for name in rule_names()]
+    return [rule for rule in rules if not rule.needs & _GIVEN]
+
+
+def check_rule(name: str) -> Rule:
+    """Return a rule by its name; "module:function" is refused: it would import the module."""
+    if name not in rule_names():
+        raise unknown("rule", name, [AUTO, *(rule.name for rule in servable_rules())])
+    rule = find_rule(name)
+    if rule.needs & _GIVEN:
+        raise UsageError(
+            f"The rule {name!r} needs embeddings of further recordings, which a request cannot "
+            "give; use the command `driftscore classify`"
+        )
+    return rule
+
+
+def _check_settings(settings: Mapping[str, object]) -> None:
+    """Refuse settings that are neither numbers nor words that are known."""
+    if len(settings) > _MOST_SETTINGS:
+        raise UsageError(f"At most {_MOST_SETTINGS} settings are allowed, got {len(settings)}")
+    known = (*_WORDS, *pack_names())
+    for name, value in settings.items():
+        if isinstance(value, str) and not _is_number(value) and value not in known:
+            raise unknown(f"value of the setting {name[:40]!r}", value[:40], known)
+        if not isinstance(value, (str, int, float)):
+            raise UsageError(f"The setting {name[:40]!r} must be a number or a word")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledHead:
+    """A head with the rule that made it, and why this rule."""
+
+    id: str
+    head: Head
+    rule: str
+    why: str
+
+    @property
+    def unit(self) -> str:
+        """The unit of its scores: "sd", or "raw"."""
+        return "sd" if self.head.standardised else "raw"
+
+
+class HeadCache:
+    """The most recently used heads; each is compiled once, however many threads ask for it."""
+
+    def __init__(self, embedder: Embedder, *, size: int, calibration: str | None = None) -> None:
+        self.embedder = embedder
+        self.size = size
+        self.calibration: str | Literal[False] | None = (
+            False if calibration == "none" else calibration
+        )
+        self._heads: OrderedDict[HeadSpec, Future[CompiledHead]] = OrderedDict()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._heads)
+
+    def get(self, spec: HeadSpec) -> CompiledHead:
+        """Return the head of a checked spec; compile it if it is not there."""
+        with self._lock:
+            found = self._heads.get(spec)
+            entry = self._heads[spec] = found or Future()
+            self._heads.move_to_end(spec)
+            while len(self._heads) > self.size:
+                self._heads.popitem(last=False)
+        if found is None:
+            try:
+                entry.set_result(self._compile(spec))
+            except BaseException as error:
+                with self._lock:
+                    self._heads.pop(spec, None)
+                entry.set_exception(error)
+        return entry.result()
+
+    def _compile(self, spec: HeadSpec) -> CompiledHead:
+        settings: dict[str, object] = dict(spec.settings)
+        if spec.raw:
+            settings["standardised"] = False
+        prompts = load_preset(spec.preset).prompts
+        classifier = Classifier(
+            spec.labels,
+            backbone=self.embedder,
+            rule=spec.rule,
+            settings=settings,
+            prompts=prompts.changed(prompt=spec.prompt or None),
+            preset=spec.preset,
+            threshold=0.0,  # without one, a single label would be refused
+            calibration=self.calibration,
+            progress=False,
+        ).fit()
+        return CompiledHead(spec.id, classifier.head_, classifier.rule_.name, classifier.why_)
