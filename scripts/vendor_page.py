@@ -1,8 +1,8 @@
-"""Fetch the JavaScript libraries of the page from the npm registry: `python scripts/vendor_page.py`.
+"""Fetch the JavaScript libraries of the page from npm: `python scripts/vendor_page.py`.
 
 Each package is fetched by `npm pack` in the version given here and compared with its sha256. The
 files that the page uses, and the licences, go to src/driftscore/service/static/vendor, with a list
-of their checksums. They are committed, so that neither an installation nor a user needs this script.
+of their checksums. They are committed, so that neither an installation nor a user needs this.
 
     --check   compare the committed files with their checksums; needs no network
     --axe     fetch axe-core, which the tests of the page use, to tests/page/vendor (not committed)
@@ -61,7 +61,12 @@ PACKAGES = (
         {"preact/standalone.module.js": "htm-preact.js", "LICENSE": "htm-preact.LICENSE"},
     ),
     # The licence only: Preact itself is a part of htm's standalone file.
-    Package("preact", "10.29.8", "b18cb0a457f3d43c7bb30391a74ade7d13e03bc6e77915e061c70c0fe1123299", {"LICENSE": "preact.LICENSE"}),
+    Package(
+        "preact",
+        "10.29.8",
+        "b18cb0a457f3d43c7bb30391a74ade7d13e03bc6e77915e061c70c0fe1123299",
+        {"LICENSE": "preact.LICENSE"},
+    ),
     Package(
         "uplot",
         "1.6.32",
@@ -73,7 +78,12 @@ PACKAGES = (
         },
     ),
 )
-AXE_CORE = Package("axe-core", "4.14.0", "2277b0a3ef47af9b52497faa3e71598e86e0a0e5e6eb295207a5657ede4709af", {"axe.min.js": "axe.min.js", "LICENSE": "LICENSE"})
+AXE_CORE = Package(
+    "axe-core",
+    "4.14.0",
+    "2277b0a3ef47af9b52497faa3e71598e86e0a0e5e6eb295207a5657ede4709af",
+    {"axe.min.js": "axe.min.js", "LICENSE": "LICENSE"},
+)
 
 
 def checksums(folder: Path) -> str:

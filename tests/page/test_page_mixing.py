@@ -107,4 +107,7 @@ def test_the_first_row_is_without_noise_and_the_last_rule_names_the_right_label(
     assert found.snrs_db == (None, *SNRS_DB)
     np.testing.assert_allclose(found.scores["one"], heads["one"].scores(found.rows))
     assert found.rows[0, 0] == pytest.approx(1, abs=1e-6)
-    assert sweep(tone(), shipped_noise("white", RATE, RATE), heads, embed, right="hiss").right == "hiss"
+    assert (
+        sweep(tone(), shipped_noise("white", RATE, RATE), heads, embed, right="hiss").right
+        == "hiss"
+    )

@@ -1,7 +1,7 @@
 """What the service reads of a listener: its sources and events, and the verdicts of people.
 
-`driftscore listen` writes the store; the service reads it and adds verdicts. Times carry their zone,
-and an hour is that of the place.
+`driftscore listen` writes the store; the service reads it and adds verdicts. Times carry their
+zone, and an hour is that of the place.
 """
 
 from collections.abc import Mapping, Sequence

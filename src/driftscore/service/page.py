@@ -28,7 +28,7 @@ STATIC = Path(str(files("driftscore.service"))) / "static"
 MOST_EVENTS = 200
 LISTENER_COMMANDS = (
     "driftscore listen mic --words 'siren, dog bark' --store events.db",
-    "driftscore serve --event-store events.db",
+    "driftscore serve --events events.db",
 )
 _LONGEST_NAME = 200
 _TYPES = {
@@ -45,14 +45,14 @@ EXAMPLES: list[Json] = [
         "name": "siren",
         "title": "A siren, 5 s",
         "url": "/static/sounds/siren.ogg",
-        "labels": "siren, church bell, alarm clock, rain, speech, dog bark, car engine, birds singing",
+        "labels": "siren, church bell, alarm clock, rain, speech, dog bark",
         "noise": "rain",
     },
     {
         "name": "street",
         "title": "A street, 48 s",
         "url": "/static/sounds/street.ogg",
-        "labels": "siren, church bell, alarm clock, ticking clock, speech, rain, traffic",
+        "labels": "siren, church bell, alarm clock, speech, rain, traffic",
         "noise": "traffic",
     },
 ]

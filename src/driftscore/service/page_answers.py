@@ -171,7 +171,11 @@ class PageAnswers:
         if name.startswith(OWN_NOISE):
             return fitted(self.clips.get(name.removeprefix(OWN_NOISE)).audio.samples, length)
         rate = self.shared.embedder.backbone.rate
-        return fitted(shipped_noise(name, round(self.window_s * rate), rate), length)
+        samples = shipped_noise(name, round(self.window_s * rate), rate)
+        if length <= len(samples):
+            return samples[:length]
+        # Forwards and backwards in turn: without a jump where it is repeated.
+        return fitted(np.concatenate([samples, samples[::-1]]), length)
 
 
 def picture(audio: Audio) -> Json:

@@ -101,5 +101,3 @@ def down_to(snrs_db: Sequence[float], right: Sequence[bool]) -> float | None:
             break
         lowest = snr
     return lowest
-
-

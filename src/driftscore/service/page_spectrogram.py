@@ -1,8 +1,8 @@
 """Samples -> columns of a spectrogram, as small integers that a canvas draws.
 
 A column is the mean power of its stretch of time in mel bands, in dB relative to a full-scale sine.
-The scale is fixed (`FLOOR_DB` is 0, `TOP_DB` is 255), so that two pictures, live or of a file, clean
-or in noise, have the same colours for the same level.
+The scale is fixed (`FLOOR_DB` is 0, `TOP_DB` is 255), so that two pictures, live or of a file,
+clean or in noise, have the same colours for the same level.
 """
 
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from driftscore.audio import Audio
 
-FLOOR_DB = -100.0
-TOP_DB = -20.0
+FLOOR_DB = -90.0
+TOP_DB = 0.0
 BANDS = 80
 MOST_COLUMNS = 640
 LOWEST_HZ = 50.0
@@ -36,7 +36,9 @@ class Spectrogram:
     high_hz: float
 
 
-def spectrogram(audio: Audio, *, most_columns: int = MOST_COLUMNS, bands: int = BANDS) -> Spectrogram:
+def spectrogram(
+    audio: Audio, *, most_columns: int = MOST_COLUMNS, bands: int = BANDS
+) -> Spectrogram:
     """Return the spectrogram of a recording in at most `most_columns` columns."""
     rate, frame = audio.rate, max(16, round(_FRAME_S * audio.rate))
     high_hz = min(HIGHEST_HZ, rate / 2)

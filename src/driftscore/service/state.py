@@ -17,6 +17,7 @@ from driftscore.service import recordings
 from driftscore.service.heads import CompiledHead, HeadCache, HeadSpec
 from driftscore.service.live import EventStore
 from driftscore.service.settings import ServiceSettings
+from driftscore.service.texts import MemoryTextCache
 from driftscore.service.work import BusyError, WorkQueue
 
 Outcome = TypeVar("Outcome")
@@ -29,7 +30,7 @@ class ServiceState:
         self.settings = settings
         self.limits = settings.limits
         given = settings.backbone
-        # Labels of strangers are not kept on disk: texts are encoded once per head.
+        # Labels of strangers are not kept on disk.
         self.embedder = (
             given
             if isinstance(given, Embedder)
@@ -37,6 +38,8 @@ class ServiceState:
                 given, runtime=settings.runtime, threads=settings.threads, text_cache=False
             )
         )
+        if self.embedder.text_cache is None:
+            self.embedder.text_cache = MemoryTextCache()
         self.heads = HeadCache(self.embedder, size=settings.heads, calibration=settings.calibration)
         workers = thread_count(self.embedder.threads)
         self.work = WorkQueue(workers=workers, waiting=settings.queue)

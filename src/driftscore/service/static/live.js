@@ -57,7 +57,7 @@ function Review({ events, onVerdict, problems }) {
     rows.current[event.id]?.focus();
   };
   const typed = (key) => {
-    if (key.ctrlKey || key.metaKey || key.altKey) return;
+    if (key.ctrlKey || key.metaKey || key.altKey || !events.length) return;
     const event = events[place];
     const actions = {
       j: () => go(place + 1), ArrowDown: () => go(place + 1), k: () => go(place - 1), ArrowUp: () => go(place - 1),
@@ -70,12 +70,20 @@ function Review({ events, onVerdict, problems }) {
     key.preventDefault();
     action();
   };
+  const latest = useRef(typed);
+  latest.current = typed;
+  useEffect(() => {
+    const anywhere = (key) => { if (!key.target.closest?.("input, textarea, select, [role=tablist]")) latest.current(key); };
+    document.addEventListener("keydown", anywhere);
+    return () => document.removeEventListener("keydown", anywhere);
+  }, []);
   const done = events.filter(({ verdict }) => verdict).length;
   return html`<section class="card" aria-labelledby="review-title">
     <h2 id="review-title">Today <small>${events.length ? `${done} of ${events.length} reviewed` : ""}</small></h2>
-    <p class="hint">Focus an event, then <kbd>R</kbd> right, <kbd>W</kbd> wrong, <kbd>U</kbd> undo, <kbd>J</kbd> <kbd>K</kbd> next and previous. Thresholds follow from the verdicts.</p>
+    <p class="hint">Say which events are right: thresholds follow from the verdicts.
+      <span class="keys">Keys: <kbd>R</kbd> right, <kbd>W</kbd> wrong, <kbd>U</kbd> undo, <kbd>J</kbd> and <kbd>K</kbd> next and previous.</span></p>
     ${events.length === 0 ? html`<p class="empty-list">No event yet today. They appear here as they happen.</p>`
-      : html`<ol class="events" onKeyDown=${typed}>${events.map((event, i) => html`<${EventRow} key=${event.id} event=${event} current=${i === place}
+      : html`<ol class="events">${events.map((event, i) => html`<${EventRow} key=${event.id} event=${event} current=${i === place}
         problem=${problems[event.id]} onVerdict=${onVerdict} onFocus=${() => setChosen(event.id)} row=${(node) => { rows.current[event.id] = node; }} />`)}</ol>`}
   </section>`;
 }

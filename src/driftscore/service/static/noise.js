@@ -27,7 +27,7 @@ export function Noise({ noises, noise, snr, own, problem, ready, milliseconds, o
             onInput=${(event) => onSnr(toSnr(Number(event.target.value)))} />
           <div class="scale" aria-hidden="true"><span>no noise</span><span>20</span><span>10</span><span>0</span><span>\u221210</span><span>\u221220 dB</span></div>
         </div>
-        <output class="snr" for="snr">${decibels(snr)}<small>${ready ? `${milliseconds} ms` : "\u00a0"}</small></output>
+        <output class="snr" for="snr">${decibels(snr)}<small>${ready ? `server ${milliseconds} ms` : "\u00a0"}</small></output>
       </div>
       <p class="problem" role="alert">${problem}</p>
     </section>`;

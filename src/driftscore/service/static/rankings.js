@@ -1,11 +1,13 @@
 // The rankings of three rules side by side. Rows glide to their new rank when the noise changes.
 
 import { html } from "./vendor/htm-preact.js";
+import { signed } from "./words.js";
 
 const SHOWN = 8;
+const FEWEST = 6; // the height of an empty ranking, so that nothing moves when it fills
 const ROW_PX = 34;
 
-const number = (score, rule) => score.toFixed(rule.standardised ? 1 : 3).replace("-", "\u2212");
+const number = (score, rule) => signed(score.toFixed(rule.standardised ? 1 : 3));
 
 function shareOf(score, [low, high]) {
   return high > low ? Math.max(0, Math.min(1, (score - low) / (high - low))) : 0;
@@ -15,10 +17,10 @@ function Ranking({ rule, labels, scores, range, right, onRight }) {
   const order = labels.map((_, i) => i).sort((a, b) => scores[b] - scores[a] || a - b);
   const rank = order.reduce((places, label, place) => ({ ...places, [label]: place }), {});
   const wins = labels[order[0]] === right;
-  const rows = Math.min(SHOWN, labels.length);
+  const rows = Math.max(FEWEST, Math.min(SHOWN, labels.length));
   return html`
     <ol class=${`ranking ${wins ? "wins" : "fails"}`} style=${{ height: `${rows * ROW_PX}px` }} aria-label=${`Ranking by ${rule.title}`}>
-      ${order.map((_, i) => i).map((i) => {
+      ${labels.map((_, i) => {
         const place = rank[i];
         const hidden = place >= SHOWN;
         const kind = labels[i] === right ? "right" : place === 0 ? "wrong" : "";
@@ -36,7 +38,7 @@ function Ranking({ rule, labels, scores, range, right, onRight }) {
 }
 
 function Placeholder() {
-  return html`<div class="ranking placeholder" aria-hidden="true" style=${{ height: `${6 * ROW_PX}px` }}>
+  return html`<div class="ranking placeholder" aria-hidden="true" style=${{ height: `${FEWEST * ROW_PX}px` }}>
     ${[0.9, 0.62, 0.5, 0.37, 0.28, 0.2].map((share) => html`<span style=${{ width: `${100 * share}%` }}></span>`)}</div>`;
 }
 

@@ -3,7 +3,7 @@
 import { html, useLayoutEffect, useRef } from "./vendor/htm-preact.js";
 import { COLOURS } from "./colours.js";
 
-const TICKS_HZ = [100, 300, 1000, 3000, 10000];
+const TICKS_HZ = [100, 500, 1000, 2000, 5000, 10000];
 const mel = (hz) => Math.log10(1 + hz / 700);
 
 function paint(canvas, { columns, bands, levels }) {
@@ -59,7 +59,7 @@ export function Spectrogram({ picture, start = 0, name, tall, empty, onPick, chi
         ${TICKS_HZ.map((hz) => html`<span key=${hz} style=${{ bottom: `${(100 * (mel(hz) - low)) / (high - low)}%` }}>
           ${hz < 1000 ? hz : `${hz / 1000}k`}</span>`)}
       </div>
-      <div class=${`plot ${onPick && picture ? "pickable" : ""}`} onClick=${onPick && picture ? pick : null}>
+      <div class=${`plot ${picture ? "drawn" : ""} ${onPick && picture ? "pickable" : ""}`} onClick=${onPick && picture ? pick : null}>
         <canvas ref=${canvas} role="img" aria-label=${about || "No recording yet"} hidden=${!picture}></canvas>
         ${!picture && html`<p class="empty">${empty}</p>`}
         ${picture && children}

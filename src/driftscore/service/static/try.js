@@ -75,7 +75,7 @@ function usePlayer() {
 function Words({ text, count, problem, onText }) {
   return html`<section class="card words" aria-labelledby="words-title">
     <h2 id="words-title"><label for="words">Words</label></h2>
-    <textarea id="words" rows="3" spellcheck="false" autocomplete="off" aria-describedby="words-problem" aria-invalid=${problem !== ""}
+    <textarea id="words" rows="2" spellcheck="false" autocomplete="off" aria-describedby="words-problem" aria-invalid=${problem !== ""}
       placeholder="siren, dog bark, rain" value=${text} onInput=${(event) => onText(event.target.value)}></textarea>
     <p class="hint">Any sounds, separated by commas${count > 1 ? html` \u00b7 ${count} labels` : ""}</p>
     <p class="problem" id="words-problem" role="alert">${problem}</p>
@@ -168,14 +168,14 @@ export function Try({ about, link, hidden }) {
   const takeExample = async (one, kept = {}) => {
     try {
       const sound = await (await fetch(one.url)).blob();
-      await take(sound, one.title, { labels: one.labels, noise: one.noise, example: one.name, ...kept });
+      await take(sound, one.url.split("/").pop(), { labels: one.labels, noise: one.noise, example: one.name, ...kept });
     } catch {
       setProblem((old) => ({ ...old, sound: "The example cannot be read: the server does not answer." }));
     }
   };
   useEffect(() => {
     const one = about.examples.find(({ name }) => name === link.example);
-    if (one) takeExample(one, { labels: link.labels, noise: link.noise, right: link.right });
+    if (one) takeExample(one, { labels: link.labels || one.labels, noise: link.noise || one.noise, right: link.right });
   }, []);
   const takeNoise = async (file) => {
     setProblem((old) => ({ ...old, noise: "" }));
@@ -238,7 +238,7 @@ export function Try({ about, link, hidden }) {
         onNoise=${setNoise} onSnr=${setSnr} onOwn=${takeNoise} />
       <section class="card" aria-labelledby="ranking-title">
         <h2 id="ranking-title">Ranking <${Link} /></h2>
-        <p class="hint">${truth ? html`Counted as right: <strong>${truth}</strong>. Press another label to count that one.` : "The label that counts as right is marked; press another one to change it."}</p>
+        <p class="hint" aria-live="polite">${ranking.busy && !answer ? "Reading the words\u2026" : truth ? html`Counted as right: <strong>${truth}</strong>. Press another label to count that one.` : "The label that counts as right is marked; press another one to change it."}</p>
         <${Rankings} rules=${about.rules} answer=${answer} ranges=${ranges} right=${truth} onRight=${setRight} downTo=${downTo} />
       </section>
       <section class="card" aria-labelledby="chart-title">

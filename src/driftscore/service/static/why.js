@@ -38,6 +38,14 @@ function Drift({ sweep, snr }) {
   const pad = 0.12 * (high - low || 1);
   const at = (value) => 300 * ((value - low + pad) / (high - low + 2 * pad));
   const xy = ([x, y]) => `${at(x).toFixed(1)},${(300 - at(y)).toFixed(1)}`;
+  const named = new Set(); // points whose SNR is written beside them: those that have room for it
+  const used = [];
+  for (const { at: level, from } of points) {
+    const place = xy(from).split(",").map(Number);
+    if (used.some(([x, y]) => Math.hypot(place[0] - x, place[1] - y) < 22)) continue;
+    named.add(level);
+    used.push(place);
+  }
   const near = snr === null ? null : Math.round(snr / 4) * 4;
   return html`<figure class="drift">
     <svg viewBox="0 0 300 300" role="img" aria-label=${`Path of the recording as the noise grows: score of ${sweep.right} against score of ${sweep.labels[rival]}`}>
@@ -46,11 +54,11 @@ function Drift({ sweep, snr }) {
       <polyline class="path" points=${points.map(({ from }) => xy(from)).join(" ")} />
       ${points.map(({ at: level, from, to }) => html`<g key=${level} class=${level === near ? "now" : ""}>
         <path class="step" d=${`M${xy(from)}L${xy(to)}`} marker-end="url(#tip)" /><circle cx=${xy(from).split(",")[0]} cy=${xy(from).split(",")[1]} r=${level === near ? 5 : 3} />
-        ${(level === null || level % 8 === 0) && html`<text x=${Number(xy(from).split(",")[0]) + 8} y=${Number(xy(from).split(",")[1]) + 4}>${level === null ? "clean" : signed(level)}</text>`}</g>`)}
+        ${named.has(level) && html`<text x=${Number(xy(from).split(",")[0]) + 8} y=${Number(xy(from).split(",")[1]) + 4}>${level === null ? "clean" : signed(level)}</text>`}</g>`)}
     </svg>
     <figcaption><p>Up: cosine with <strong>${sweep.right}</strong>. Right: cosine with <strong>${sweep.labels[rival]}</strong>, its strongest rival.
-      In the shaded half the rival wins. The line is this sound from clean to \u221220 dB; each arrow is what DAS adds, because noise
-      moves a sound in the direction in which noisy prompts move its label.</p></figcaption>
+      In the shaded half the rival wins. The line is this sound from clean to \u221220 dB; each arrow is what DAS adds: how far
+      the sound lies along the drift of each label, the direction in which its noisy prompts move.</p></figcaption>
   </figure>`;
 }
 
@@ -61,7 +69,7 @@ export function Why({ answer, sweep, snr, right }) {
     ${!answer || !sweep ? html`<p class="hint tallest">Scores, prompts and drift of each label appear here with a recording.</p>` : html`
     <div class="two">
       <div>
-        <h3>The scores at ${decibels(snr)}</h3>
+        <h3>The scores ${snr === null ? "without noise" : `at ${decibels(snr)}`}</h3>
         <${Parts} answer=${answer} right=${right} />
         <h3>The prompts of \u201c${right}\u201d</h3>
         <p class="prompts"><q>${about.prompt}</q> and ${about.noisy_count} noisy ones, such as</p>

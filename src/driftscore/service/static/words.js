@@ -1,6 +1,6 @@
 // Words and numbers for people.
 
-export const signed = (value) => String(value).replace("-", "\u2212");
+export const signed = (value) => String(value).replace(/^-(?=0(\.0*)?$)/, "").replace("-", "\u2212");
 export const decibels = (snr) => (snr === null ? "no noise" : `${signed(snr)} dB`);
 
 export function splitLabels(text) {
@@ -33,6 +33,6 @@ export function verdicts(sweep) {
       return [rule, { kind: "fails", text: first ? "recognised without noise only" : "not recognised, even without noise" }];
     }
     if (border <= lowest) return [rule, { kind: "wins", text: `recognised at every SNR, down to ${signed(lowest)} dB` }];
-    return [rule, { kind: border >= highest ? "fails" : "part", text: `recognised down to ${signed(border)} dB` }];
+    return [rule, { kind: border >= highest ? "fails" : "some", text: `recognised down to ${signed(border)} dB` }];
   }));
 }
