@@ -73,7 +73,10 @@ function Review({ events, onVerdict, problems }) {
   const latest = useRef(typed);
   latest.current = typed;
   useEffect(() => {
-    const anywhere = (key) => { if (!key.target.closest?.("input, textarea, select, [role=tablist]")) latest.current(key); };
+    const anywhere = (key) => {
+      const inList = key.target.closest?.(".events");
+      if (inList || (key.target === document.body && key.key.length === 1)) latest.current(key);
+    };
     document.addEventListener("keydown", anywhere);
     return () => document.removeEventListener("keydown", anywhere);
   }, []);
