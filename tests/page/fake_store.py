@@ -1,10 +1,10 @@
 """A store of live events for tests and pictures: two sources and a day of events."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 
-from driftscore.service.live import SourceStatus, StoredEvent, Verdict
+from driftscore.service.live import LiveEvent
+from driftscore.service.page_live import ReviewedEvent, SourceStatus, Verdict
 
 _DAY = (  # hour, minute, source, label, seconds, score, SNR
     (6, 12, "yard", "birds singing", 14.0, 4.8, 6.0),
@@ -19,31 +19,35 @@ _DAY = (  # hour, minute, source, label, seconds, score, SNR
 )
 
 
-class FakeEventStore:
-    """Keeps its events in a list; the next verdict can be made to fail."""
+class FakeReviewStore:
+    """Keeps a day of events in memory; it can be made to lose them."""
 
-    def __init__(self, day: datetime | None = None) -> None:
-        now = datetime.now().astimezone() if day is None else day
-        midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-        self.kept: list[StoredEvent] = []
-        for number, (hour, minute, source, label, seconds, score, snr_db) in enumerate(_DAY):
+    def __init__(self) -> None:
+        midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
+        self.kept: dict[int, ReviewedEvent] = {}
+        for number, (hour, minute, source, label, seconds, score, snr_db) in enumerate(_DAY, 1):
             start = midnight + timedelta(hours=hour, minutes=minute, seconds=3.25)
             end = start + timedelta(seconds=seconds)
-            self.kept.append(StoredEvent(f"e{number}", source, label, start, end, score, snr_db))
-        self.broken = False
+            times = (start.isoformat(), end.isoformat(), seconds)
+            self.kept[number] = ReviewedEvent(
+                LiveEvent(number, source, label, score, *times, snr_db)
+            )
+        self.lost = False
 
-    def events(self, since: datetime, limit: int) -> Sequence[StoredEvent]:
-        found = [event for event in self.kept if event.start >= since]
-        return sorted(found, key=lambda event: event.start, reverse=True)[:limit]
+    def newest(self) -> int:
+        return max(self.kept)
 
-    def review(self, event_id: str, verdict: Verdict) -> bool:
-        if self.broken:
+    def after(self, id: int, most: int) -> Sequence[LiveEvent]:
+        return [one.event for number, one in self.kept.items() if number > id][:most]
+
+    def events(self, since: datetime, limit: int) -> Sequence[ReviewedEvent]:
+        return sorted(self._since(since), key=lambda one: one.event.start, reverse=True)[:limit]
+
+    def review(self, event_id: int, verdict: Verdict) -> bool:
+        if self.lost or event_id not in self.kept:
             return False
-        for place, event in enumerate(self.kept):
-            if event.id == event_id:
-                self.kept[place] = replace(event, verdict=verdict)
-                return True
-        return False
+        self.kept[event_id] = ReviewedEvent(self.kept[event_id].event, verdict)
+        return True
 
     def sources(self) -> Sequence[SourceStatus]:
         return [
@@ -54,11 +58,16 @@ class FakeEventStore:
 
     def counts_by_hour(self, since: datetime) -> Mapping[str, Sequence[int]]:
         counts: dict[str, list[int]] = {}
-        for event in self.kept:
-            if event.start >= since:
-                counts.setdefault(event.label, [0] * 24)[event.start.hour] += 1
+        for one in self._since(since):
+            hour = datetime.fromisoformat(one.event.start).hour
+            counts.setdefault(one.event.label, [0] * 24)[hour] += 1
         return counts
 
-    def verdicts(self) -> dict[str, str]:
+    def verdicts(self) -> dict[int, str]:
         """Return the verdicts by event, for those that have one."""
-        return {event.id: event.verdict for event in self.kept if event.verdict}
+        return {number: one.verdict for number, one in self.kept.items() if one.verdict}
+
+    def _since(self, since: datetime) -> list[ReviewedEvent]:
+        return [
+            one for one in self.kept.values() if datetime.fromisoformat(one.event.start) >= since
+        ]

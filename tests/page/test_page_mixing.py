@@ -40,7 +40,9 @@ def embed(recordings: Sequence[Audio]) -> Matrix:
 
 def head(weight: float) -> Head:
     """Return a head to which the tone wins while its share of the power is above 1 / (1 + w)."""
-    return Head(("tone", "hiss"), np.array([[weight, 0], [0, 1]], np.float32), np.zeros(2))
+    return Head(
+        ("tone", "hiss"), np.array([[weight, 0], [0, 1]], np.float32), np.zeros(2, np.float32)
+    )
 
 
 @given(st.sampled_from(sorted(SYNTHETIC)), st.integers(-20, 20))

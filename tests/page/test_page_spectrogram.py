@@ -26,7 +26,8 @@ def sine(hertz: float, seconds: float, amplitude: float = 1.0, rate: int = RATE)
 
 def band_of(hertz: float, high_hz: float = 14_000.0) -> int:
     """Return the band whose centre is nearest, by the definition of mel."""
-    mels = np.linspace(*(2595 * np.log10(1 + np.array([50.0, high_hz]) / 700)), BANDS + 2)[1:-1]
+    low, high = (2595 * np.log10(1 + hz / 700) for hz in (50.0, high_hz))
+    mels = np.linspace(low, high, BANDS + 2)[1:-1]
     return int(np.abs(700 * (10 ** (mels / 2595) - 1) - hertz).argmin())
 
 

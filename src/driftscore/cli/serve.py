@@ -10,6 +10,7 @@ from driftscore.backbones import DEFAULT_BACKBONE, DEFAULT_RUNTIME
 from driftscore.cli import options as take
 from driftscore.cli.reporting import say
 from driftscore.errors import MissingExtraError, UsageError
+from driftscore.service.settings import DEFAULT_HOST, DEFAULT_PORT, Limits, ServiceSettings
 
 TOKEN_VARIABLE = "DRIFTSCORE_TOKEN"  # noqa: S105 (the name of a variable)
 _PORTS = range(65536)
@@ -34,29 +35,23 @@ MaxSeconds = Annotated[
 MaxMegabytes = Annotated[
     str, typer.Option("--max-mb", help="The largest body that is accepted, in MB.")
 ]
-EventStore = Annotated[
-    Path | None,
-    typer.Option("--events", help="The events database of `driftscore listen`, for live events."),
-]
 
 
 def serve(
-    host: Host = "127.0.0.1",
-    port: Port = "8765",
+    host: Host = DEFAULT_HOST,
+    port: Port = str(DEFAULT_PORT),
     token_file: TokenFile = None,
     backbone: take.BackboneName = DEFAULT_BACKBONE,
     runtime: take.Runtime = DEFAULT_RUNTIME,
     calibration: take.CalibrationFile = None,
     threads: take.Threads = None,
-    queue: Queue = "32",
-    max_seconds: MaxSeconds = "600",
-    max_mb: MaxMegabytes = "32",
-    events: EventStore = None,
+    queue: Queue = str(ServiceSettings.queue),
+    max_seconds: MaxSeconds = f"{Limits.seconds:g}",
+    max_mb: MaxMegabytes = f"{Limits.body_bytes / 1e6:g}",
 ) -> None:
     """Answer requests over HTTP: classification, embeddings, heads (extra: serve)."""
     try:
-        from driftscore.service import server
-        from driftscore.service.settings import Limits, ServiceSettings
+        from driftscore.service import server  # not at the top: its libraries are an extra
     except ImportError as error:
         raise MissingExtraError("The service", "serve") from error
 
@@ -71,7 +66,6 @@ def serve(
         ),
         queue=whole("--queue", queue),
         token=read_token(token_file),
-        event_store=events,
     )
     number = whole("--port", port)
     if number not in _PORTS:

@@ -30,6 +30,10 @@ class SlowBodyError(DriftscoreError):
     """A body that took too long to arrive."""
 
 
+class FormError(UsageError):
+    """A value of a request that has the wrong form."""
+
+
 STATUSES: Mapping[type[DriftscoreError], int] = {
     BusyError: 503,
     TooLargeError: 413,
@@ -38,6 +42,7 @@ STATUSES: Mapping[type[DriftscoreError], int] = {
     NotSoundError: 415,
     AudioError: 422,
     UnknownHeadError: 404,
+    FormError: 422,
     UsageError: 400,
 }
 """The status of each kind of error; the first that fits. Every other error is one of ours: 500."""

@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
 
-from driftscore.service import health, page
+from driftscore.service import catalogue, health, hub, metrics, page, scoring, streams, vectors
 from driftscore.service.answers import add_error_answers
 from driftscore.service.bodies import BodyLimit
 from driftscore.service.security import Guard, SecurityHeaders
@@ -13,7 +14,15 @@ from driftscore.service.settings import ServiceSettings
 from driftscore.service.state import ServiceState
 from driftscore.version import __version__
 
-_ROUTERS = (health.router, page.router)
+_ROUTERS = (
+    scoring.router,
+    hub.router,
+    vectors.router,
+    catalogue.router,
+    streams.router,
+    health.router,
+    page.router,
+)
 
 
 def create_app(settings: ServiceSettings) -> FastAPI:
@@ -39,8 +48,11 @@ def create_app(settings: ServiceSettings) -> FastAPI:
     add_error_answers(app)
     for router in _ROUTERS:
         app.include_router(router(state))
+    figures = CollectorRegistry()
+    app.include_router(metrics.router(state, figures))
     # The last one added is the first that a request meets.
     app.add_middleware(BodyLimit, limits=settings.limits)
     app.add_middleware(Guard, token=settings.token)
+    app.add_middleware(metrics.Measured, registry=figures)
     app.add_middleware(SecurityHeaders)
     return app

@@ -5,13 +5,33 @@ refused at the first byte beyond the limit. Nothing is spooled to disk.
 """
 
 import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar
 
-from starlette.datastructures import Headers
+from pydantic import BaseModel, ValidationError
+from starlette.datastructures import FormData, Headers, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from driftscore.service.answers import SlowBodyError, TooLargeError, answer_of
+from driftscore.errors import UsageError
+from driftscore.service.answers import (
+    FormError,
+    SlowBodyError,
+    TooLargeError,
+    answer_of,
+    validation_message,
+)
 from driftscore.service.settings import Limits
 from driftscore.service.work import BusyError
+
+Content = TypeVar("Content", bound=BaseModel)
+_MOST_VALUES = 10_000
+_MOST_FIELDS = 200
+_FIELD_BYTES = 64_000
 
 
 class BodyLimit:
@@ -30,9 +50,7 @@ class BodyLimit:
             return
         stated = Headers(scope=scope).get("content-length", "0")
         if not stated.isdecimal() or int(stated[:20]) > self.limits.body_bytes:
-            answer = answer_of(self._too_large())
-            answer.headers["Connection"] = "close"
-            await answer(scope, receive, send)
+            await answer_of(self._too_large())(scope, receive, send)
             return
         body = _Body(self, receive)
         try:
@@ -81,3 +99,86 @@ class _Body:
         self._complete = not message.get("more_body", False)
         self._limit.take(part, self.size)
         return message
+
+
+class _InMemory(MultiPartParser):
+    """The multipart parser, with files that never leave memory: a limit bounds the body."""
+
+    spool_max_size = 2**62
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A recording as it was sent, with the fields that came beside it."""
+
+    content: bytes
+    fields: Mapping[str, list[str]]
+
+
+async def read_upload(request: Request) -> Upload:
+    """Return the recording of a request: the part `file` of a form, or the body itself."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "multipart/form-data":
+        return Upload(await request.body(), {})
+    parser = _InMemory(
+        request.headers, request.stream(), max_files=1, max_fields=_MOST_FIELDS,
+        max_part_size=_FIELD_BYTES,
+    )  # fmt: skip
+    try:
+        form = await parser.parse()
+    except MultiPartException as error:
+        raise UsageError(f"The form cannot be read: {error.message}") from error
+    content: bytes | None = None
+    fields: dict[str, list[str]] = {}
+    async with _closing(form):
+        for name, value in form.multi_items():
+            if isinstance(value, UploadFile):
+                content = await value.read()
+                if name != "file":
+                    raise UsageError(f"The recording must be the part 'file', not {name[:40]!r}")
+            else:
+                fields.setdefault(name, []).append(value)
+    if content is None:
+        raise UsageError("The form has no recording; send it as the part 'file'")
+    return Upload(content, fields)
+
+
+@asynccontextmanager
+async def _closing(form: FormData) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await form.close()
+
+
+def parse_json(body: bytes) -> object:
+    """Return the JSON value of a body; what would take far more memory than the body is refused.
+
+    A recording in base64 has none of the counted characters, so a real request has few of them.
+    """
+    if sum(map(body.count, (b"[", b"{", b","))) > _MOST_VALUES:
+        raise UsageError(f"The JSON has more than {_MOST_VALUES} values")
+    try:
+        return json.loads(body, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        what = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise UsageError(f"The body is not JSON: {what}") from error
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not a number in JSON")
+
+
+async def read_model(request: Request, model: type[Content]) -> Content:
+    """Return the JSON body of a request in the form that a model describes."""
+    try:
+        return model.model_validate(parse_json(await request.body()))
+    except ValidationError as error:
+        found = "; ".join(validation_message(one) for one in error.errors()[:3])
+        raise FormError(found) from error
+
+
+def json_body(model: type[BaseModel]) -> dict[str, object]:
+    """Return the description of a JSON body for the OpenAPI document."""
+    content = {"application/json": {"schema": model.model_json_schema()}}
+    return {"requestBody": {"required": True, "content": content}}

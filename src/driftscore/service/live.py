@@ -1,56 +1,59 @@
-"""What the service reads of a listener: its sources and events, and the verdicts of people.
+"""Live events: what `driftscore listen` found, as the service reads it.
 
-`driftscore listen` writes the store; the service reads it and adds verdicts. Times carry their
-zone, and an hour is that of the place.
+The service reads events from an `EventStore` and never writes one. A store numbers its events with
+rising ids, so that a client which was away continues where it was. `EventLog` is the store of a
+listener in the same process; one that runs elsewhere keeps its events in SQLite.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Literal, Protocol
-
-Verdict = Literal["right", "wrong", ""]
-"""What a person says of an event; empty for no verdict, or one that was taken back."""
+from threading import Lock
+from typing import Protocol
 
 
 @dataclass(frozen=True)
-class StoredEvent:
-    """An event that a listener found."""
+class LiveEvent:
+    """An event of a live source. Times are ISO 8601 with the zone."""
 
-    id: str
+    id: int
     source: str
     label: str
-    start: datetime
-    end: datetime
     score: float
+    start: str
+    end: str
+    duration_s: float
     snr_db: float | None = None
-    verdict: Verdict = ""
-
-
-@dataclass(frozen=True)
-class SourceStatus:
-    """A source of a listener, as it is now."""
-
-    name: str
-    state: str
-    """ "running", or in one word why not: "stalled", "stopped"."""
-    level_db: float | None = None
-    unit: str = "dBFS"
-    labels: tuple[tuple[str, float], ...] = ()
-    """The labels that stand out now, with their scores, best first."""
 
 
 class EventStore(Protocol):
-    """Where a listener keeps its events; it may be used by several threads."""
+    """Where live events are kept; its methods may be called from any thread."""
 
-    def events(self, since: datetime, limit: int) -> Sequence[StoredEvent]:
-        """Return the newest events that began at `since` or later, newest first."""
+    def newest(self) -> int:
+        """Return the id of the newest event, 0 if there is none."""
 
-    def review(self, event_id: str, verdict: Verdict) -> bool:
-        """Store a verdict; return whether the event exists."""
+    def after(self, id: int, most: int) -> Sequence[LiveEvent]:
+        """Return up to `most` events with higher ids, in the order of their ids."""
 
-    def sources(self) -> Sequence[SourceStatus]:
-        """Return every source, as it is now."""
 
-    def counts_by_hour(self, since: datetime) -> Mapping[str, Sequence[int]]:
-        """Return the events since then by label: 24 counts, one per hour of the day."""
+class EventLog:
+    """The latest events of a listener in this process, in memory."""
+
+    def __init__(self, size: int = 1000) -> None:
+        self._events: deque[LiveEvent] = deque(maxlen=size)
+        self._lock = Lock()
+
+    def publish(self, event: LiveEvent) -> None:
+        """Add an event, whose id must be higher than those before it."""
+        with self._lock:
+            self._events.append(event)
+
+    def newest(self) -> int:
+        """Return the id of the newest event, 0 if there is none."""
+        with self._lock:
+            return self._events[-1].id if self._events else 0
+
+    def after(self, id: int, most: int) -> list[LiveEvent]:
+        """Return up to `most` events with higher ids, in the order of their ids."""
+        with self._lock:
+            return [event for event in self._events if event.id > id][:most]

@@ -6,7 +6,6 @@ memory for a while (`page_clips`), so that the noise slider sends two numbers an
 
 from asyncio import to_thread
 from collections.abc import Callable
-from dataclasses import asdict
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
@@ -18,18 +17,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from driftscore.noise import SYNTHETIC
 from driftscore.service.heads import HeadSpec
-from driftscore.service.live import EventStore, Verdict
 from driftscore.service.page_answers import RULES, Json, Mix, PageAnswers
 from driftscore.service.page_clips import EXPIRY_S, ClipGoneError
+from driftscore.service.page_live import ReviewStore, Verdict, live_view
 from driftscore.service.state import ServiceState
 
 Shown = TypeVar("Shown")
 STATIC = Path(str(files("driftscore.service"))) / "static"
-MOST_EVENTS = 200
-LISTENER_COMMANDS = (
-    "driftscore listen mic --words 'siren, dog bark' --store events.db",
-    "driftscore serve --events events.db",
-)
 _LONGEST_NAME = 200
 _TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -151,16 +145,15 @@ def _add_clips(routes: APIRouter, state: ServiceState, answers: PageAnswers) -> 
 def _add_live(routes: APIRouter, state: ServiceState) -> None:
     @routes.get("/page/live")
     async def live() -> Json:
-        store = state.event_store
-        if store is None:
-            return {"available": False, "commands": list(LISTENER_COMMANDS)}
-        return await to_thread(_live, store)
+        return await to_thread(live_view, state.events, datetime.now().astimezone())
 
     @routes.post("/page/live/events/{event_id}/review")
-    async def review(event_id: str, asked: AskedVerdict) -> Json:
-        store = state.event_store
-        if store is None or not await to_thread(store.review, event_id, asked.verdict):
-            raise HTTPException(404, f"No event has the id {event_id[:40]!r}")
+    async def review(event_id: int, asked: AskedVerdict) -> Json:
+        store = state.events
+        if not isinstance(store, ReviewStore):
+            raise HTTPException(404, "No listener is connected to this service")
+        if not await to_thread(store.review, event_id, asked.verdict):
+            raise HTTPException(404, f"No event has the id {event_id}")
         return {"id": event_id, "verdict": asked.verdict}
 
 
@@ -189,20 +182,6 @@ def _about(state: ServiceState, answers: PageAnswers) -> Json:
             "minutes": round(EXPIRY_S / 60),
         },
         "examples": EXAMPLES,
-    }
-
-
-def _live(store: EventStore) -> Json:
-    """Return the sources, the events of today and their hours."""
-    midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
-    return {
-        "available": True,
-        "sources": [asdict(source) for source in store.sources()],
-        "events": [
-            {**asdict(event), "start": event.start.isoformat(), "end": event.end.isoformat()}
-            for event in store.events(midnight, MOST_EVENTS)
-        ],
-        "hours": {label: list(counts) for label, counts in store.counts_by_hour(midnight).items()},
     }
 
 

@@ -2,11 +2,11 @@
 
 import ipaddress
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from driftscore.backbones import DEFAULT_BACKBONE
 from driftscore.embedder import Embedder
 from driftscore.errors import UsageError
+from driftscore.service.live import EventStore
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8765
@@ -60,7 +60,7 @@ class ServiceSettings:
         queue: requests that may wait for their turn; one more is answered with 503.
         heads: label sets whose heads are kept.
         token: what a client has to send; None serves loopback addresses only.
-        event_store: the SQLite file in which `driftscore listen` keeps its events.
+        event_store: where live events are read from; None for a log in memory.
 
     """
 
@@ -72,7 +72,7 @@ class ServiceSettings:
     queue: int = 32
     heads: int = 64
     token: str | None = field(default=None, repr=False)
-    event_store: Path | None = None
+    event_store: EventStore | None = None
 
     def __post_init__(self) -> None:
         if self.queue < 0:

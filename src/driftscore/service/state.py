@@ -15,7 +15,7 @@ from driftscore.engines.protocol import thread_count
 from driftscore.errors import DriftscoreError
 from driftscore.service import recordings
 from driftscore.service.heads import CompiledHead, HeadCache, HeadSpec
-from driftscore.service.live import EventStore
+from driftscore.service.live import EventLog, EventStore
 from driftscore.service.settings import ServiceSettings
 from driftscore.service.texts import MemoryTextCache
 from driftscore.service.work import BusyError, WorkQueue
@@ -43,14 +43,21 @@ class ServiceState:
         self.heads = HeadCache(self.embedder, size=settings.heads, calibration=settings.calibration)
         workers = thread_count(self.embedder.threads)
         self.work = WorkQueue(workers=workers, waiting=settings.queue)
-        self.event_store: EventStore | None = None
-        """The events of a listener, if there is one."""
         self.failure: DriftscoreError | None = None
         """Why the model could not be loaded."""
         self.failed: Callable[[], None] = lambda: None
         """Called when the model could not be loaded."""
+        self.events: EventStore = settings.event_store or EventLog()
+        """Where live events are read from."""
+        self.subscribers = 0
+        """Clients that follow live events."""
         self._loaded = Flag()
         self._stopping = Flag()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the service was asked to end."""
+        return self._stopping.is_set()
 
     @property
     def reason_not_ready(self) -> str:
@@ -83,10 +90,19 @@ class ServiceState:
         """Return the head of a spec within the limits; only in a thread of `run`."""
         return self.heads.get(spec.checked(self.limits))
 
-    async def run(self, function: Callable[[], Outcome]) -> Outcome:
-        """Run a function in the queue; refuse it while the service is not ready or too busy."""
+    def check_ready(self) -> None:
+        """Refuse a request while the service is not ready."""
         if reason := self.reason_not_ready:
             raise BusyError(f"{reason}; try again in a moment")
+
+    def check_admission(self) -> None:
+        """Refuse a request while the service is not ready or too busy; before its body is read."""
+        self.check_ready()
+        self.work.check_room()
+
+    async def run(self, function: Callable[[], Outcome]) -> Outcome:
+        """Run a function in the queue; refuse it while the service is not ready or too busy."""
+        self.check_admission()
         return await self.work.run(function)
 
     def _load(self) -> None:

@@ -57,8 +57,8 @@ class WorkQueue:
         expected = self.mean_s * (self.waiting + 1) / self.workers
         return max(1, min(_LONGEST_WAIT_S, math.ceil(expected)))
 
-    async def run(self, function: Callable[[], Answer]) -> Answer:
-        """Run a function in a thread when it is its turn; refuse it if too many wait already."""
+    def check_room(self) -> None:
+        """Refuse work if too much of it waits already, or if the queue is closed."""
         if self._closed:
             raise BusyError("The service is shutting down; try again in a moment")
         if self.admitted >= self.workers + self.most_waiting:
@@ -67,6 +67,10 @@ class WorkQueue:
                 f"{self.retry_after} s",
                 self.retry_after,
             )
+
+    async def run(self, function: Callable[[], Answer]) -> Answer:
+        """Run a function in a thread when it is its turn; refuse it if too many wait already."""
+        self.check_room()
         with self._lock:
             self.admitted += 1
         future = self._pool.submit(self._timed, function)

@@ -33,14 +33,13 @@ function Heatmap({ hours }) {
 }
 
 function EventRow({ event, current, problem, onVerdict, onFocus, row }) {
-  const length = (Date.parse(event.end) - Date.parse(event.start)) / 1000;
   const button = (verdict, key) => html`<button type="button" class=${`verdict-button ${verdict}`} tabindex="-1" aria-pressed=${event.verdict === verdict}
-    aria-label=${`${verdict}: ${event.label} at ${time(event.start)}`} onClick=${() => onVerdict(event, event.verdict === verdict ? "" : verdict)}>${verdict} <kbd>${key}</kbd></button>`;
+    onClick=${() => onVerdict(event, event.verdict === verdict ? "" : verdict)}>${verdict}<span class="visually-hidden">: ${event.label} at ${time(event.start)}</span> <kbd aria-hidden="true">${key}</kbd></button>`;
   return html`<li ref=${row} class=${event.verdict} tabindex=${current ? 0 : -1} onFocus=${onFocus} aria-current=${current}
       aria-label=${`${event.label} at ${time(event.start)}, ${event.source}, ${event.verdict || "no verdict"}`}>
     <time datetime=${event.start}>${time(event.start)}</time>
     <span class="label">${event.label}</span>
-    <span class="facts">${length.toFixed(1)} s \u00b7 ${event.source} \u00b7 score ${event.score.toFixed(1)}${event.snr_db === null ? "" : ` \u00b7 ${signed(event.snr_db.toFixed(0))} dB SNR`}</span>
+    <span class="facts">${event.duration_s.toFixed(1)} s \u00b7 ${event.source} \u00b7 score ${event.score.toFixed(1)}${event.snr_db === null ? "" : ` \u00b7 ${signed(event.snr_db.toFixed(0))} dB SNR`}</span>
     <span class="buttons">${button("right", "R")}${button("wrong", "W")}</span>
     ${problem && html`<p class="problem" role="alert">${problem}</p>`}
   </li>`;

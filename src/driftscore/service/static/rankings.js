@@ -27,7 +27,7 @@ function Ranking({ rule, labels, scores, range, right, onRight }) {
         return html`<li key=${labels[i]} class=${`${kind} ${hidden ? "below" : ""}`} aria-hidden=${hidden}
             style=${{ transform: `translateY(${Math.min(place, SHOWN) * ROW_PX}px)` }}>
           <button type="button" tabindex=${hidden ? -1 : 0} onClick=${() => onRight(labels[i])} aria-pressed=${labels[i] === right}
-              aria-label=${`${labels[i]}, rank ${place + 1}, score ${number(scores[i], rule)}. Count as right`}>
+              title="Count as right">
             <span class="rank">${place + 1}</span>
             <span class="label">${labels[i]}</span>
             <span class="score">${number(scores[i], rule)}</span>
