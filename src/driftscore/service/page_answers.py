@@ -131,7 +131,7 @@ class PageAnswers:
         audio = self.clips.get(clip_id).audio
         noise = self._noise(mix.noise, len(audio.samples))
         audio = in_noise(audio, noise, mix.snr_db)
-        made = self._heads(labels)["default"]
+        made = self._head("default", labels)
         classifier = Classifier(head=made.head, backbone=self.shared.embedder)
         found = [asdict(event) for event in classifier.timeline(audio)]
         return {"spectrogram": picture(audio), "events": found}
@@ -146,13 +146,12 @@ class PageAnswers:
         return file.getvalue()
 
     def _heads(self, labels: Sequence[str]) -> dict[str, CompiledHead]:
-        specs = {
-            "cosine": HeadSpec(tuple(labels), "cosine", raw=True),
-            "das": HeadSpec(tuple(labels), "das", raw=True),
-            "default": HeadSpec(tuple(labels)),
-        }
-        limits = self.shared.limits
-        return {name: self.shared.heads.get(spec.checked(limits)) for name, spec in specs.items()}
+        return {name: self._head(name, labels) for name, _, _ in RULES}
+
+    def _head(self, rule: str, labels: Sequence[str]) -> CompiledHead:
+        given = tuple(labels)
+        spec = HeadSpec(given) if rule == "default" else HeadSpec(given, rule, raw=True)
+        return self.shared.heads.get(spec.checked(self.shared.limits))
 
     def _embed(self, recordings: Sequence[Audio]) -> Matrix:
         return np.stack([one.embedding for one in self.shared.embedder.embed(recordings)])

@@ -23,7 +23,9 @@ class MemoryTextCache(TextCache):
         self._rows: OrderedDict[tuple[str, str, str], Vector] = OrderedDict()
         self._lock = Lock()
 
-    def __len__(self) -> int:
+    @property
+    def row_count(self) -> int:
+        """How many rows it has; not its length: an empty cache must not count as none."""
         return len(self._rows)
 
     def _get(self, table: str, model: str, keys: Sequence[str]) -> dict[str, Vector]:
