@@ -159,7 +159,10 @@ def parse_json(body: bytes) -> object:
     if sum(map(body.count, (b"[", b"{", b","))) > _MOST_VALUES:
         raise UsageError(f"The JSON has more than {_MOST_VALUES} values")
     try:
-        return json.loads(body, parse_constant=_refuse)
+        value: object = json.loads(body, parse_constant=_refuse)
+        if b"\\u" in body:  # half of a surrogate pair is no text, and cannot be answered either
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
     except (ValueError, RecursionError) as error:
         what = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise UsageError(f"The body is not JSON: {what}") from error

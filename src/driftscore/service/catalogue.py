@@ -10,7 +10,7 @@ from driftscore.backbones import KIND as BACKBONES
 from driftscore.errors import DriftscoreError
 from driftscore.service.answers import documented
 from driftscore.service.bodies import json_body, read_model
-from driftscore.service.heads import CompiledHead, HeadSpec, servable_rules
+from driftscore.service.heads import ID_PATTERN, LONGEST_ID, CompiledHead, HeadSpec, servable_rules
 from driftscore.service.scoring import Finite
 from driftscore.service.state import ServiceState
 from driftscore.settings import AUTO, DEFAULT_PRESET
@@ -89,8 +89,8 @@ def router(state: ServiceState) -> APIRouter:
             lambda: HeadSummary.model_validate(_summary(state, state.head(spec)))
         )
 
-    @routes.get("/heads/{id}", responses=documented(400, 401, 403, 404, 503))
-    async def get_head(id: Annotated[str, Path(max_length=60_000)]) -> HeadAnswer:
+    @routes.get("/heads/{id}", responses=documented(400, 401, 403, 404, 422, 503))
+    async def get_head(id: Annotated[str, Path(max_length=LONGEST_ID, pattern=ID_PATTERN)]) -> HeadAnswer:
         """Return a head with its numbers, in the JSON format of `driftscore head`."""
         spec = HeadSpec.of_id(id)
         return await state.run(lambda: _complete(state, state.head(spec)))

@@ -32,7 +32,9 @@ _WORDS = ("auto", "per-class")
 _GIVEN = Needs.NOISE | Needs.POOL | Needs.BACKGROUND
 """Rules that need embeddings of recordings cannot be asked for in a request."""
 _MOST_SETTINGS = 16
-_LONGEST_ID = 60_000
+LONGEST_ID = 16_000
+"""Characters of an id: 100 labels of a few words take about 1,000."""
+ID_PATTERN = "^[A-Za-z0-9_-]+$"
 
 
 @dataclass(frozen=True)
@@ -77,11 +79,11 @@ class HeadSpec:
     def of_id(text: str) -> "HeadSpec":
         """Return the spec that an id stands for; it is not checked yet."""
         try:
-            if len(text) > _LONGEST_ID:
+            if len(text) > LONGEST_ID:
                 raise ValueError("too long")
             packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
             opened = zlib.decompressobj()
-            values = json.loads(opened.decompress(packed, 4 * _LONGEST_ID).decode())
+            values = json.loads(opened.decompress(packed, 4 * LONGEST_ID).decode())
             if not opened.eof:
                 raise ValueError("incomplete")
             return _spec_of(values)

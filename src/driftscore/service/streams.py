@@ -26,6 +26,14 @@ _BLOCK = 200
 """Events read at once."""
 
 
+_TEXT = {"type": "string"}
+_MESSAGE = {
+    "type": "object",
+    "description": "`data` is an event as JSON, or with the event `problem` an error.",
+    "properties": {"id": _TEXT, "event": {"enum": ["sound", "problem"]}, "data": _TEXT},
+}
+
+
 def message(event: LiveEvent) -> str:
     """Return an event as a server-sent event."""
     data = json.dumps(asdict(event), ensure_ascii=False, allow_nan=False)
@@ -73,7 +81,7 @@ def router(state: ServiceState) -> APIRouter:
         response_class=StreamingResponse,
         responses={
             **documented(401, 403, 404, 422, 503),
-            200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}},
+            200: {"content": {"text/event-stream": {"schema": _MESSAGE}}},
         },
     )
     async def stream(
