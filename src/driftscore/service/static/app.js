@@ -46,6 +46,7 @@ function App() {
       setProblem(null);
     } catch (error) {
       setProblem(error);
+      if (error.status === 503) setTimeout(load, 1000 * error.wait); // the model is being loaded
     }
   };
   useEffect(() => {

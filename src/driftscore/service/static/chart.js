@@ -48,7 +48,10 @@ function options(width, sweep, rule, now) {
   }));
   return {
     width, height: HEIGHT, legend: { show: false }, cursor: { x: false, y: false, drag: { setScale: false } },
-    scales: { x: { time: false, dir: -1, range: [-20, 20] } },
+    scales: {
+      x: { time: false, dir: -1, range: [-20, 20] },
+      y: { range: (_, low, high) => [low - 0.12 * (high - low), high + 0.06 * (high - low)] },
+    },
     axes: [
       { ...axis, size: 26, space: 44, values: (_, ticks) => ticks.map(signed) },
       { ...axis, size: 40, values: (_, ticks) => ticks.map((v) => String(Number(v.toFixed(2))).replace("-", "\u2212")) },

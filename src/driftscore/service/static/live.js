@@ -82,7 +82,7 @@ function Review({ events, onVerdict, problems }) {
   const done = events.filter(({ verdict }) => verdict).length;
   return html`<section class="card" aria-labelledby="review-title">
     <h2 id="review-title">Today <small>${events.length ? `${done} of ${events.length} reviewed` : ""}</small></h2>
-    <p class="hint">Say which events are right: thresholds follow from the verdicts.
+    <p class="hint">Say which events are right: thresholds follow from the verdicts.${" "}
       <span class="keys">Keys: <kbd>R</kbd> right, <kbd>W</kbd> wrong, <kbd>U</kbd> undo, <kbd>J</kbd> and <kbd>K</kbd> next and previous.</span></p>
     ${events.length === 0 ? html`<p class="empty-list">No event yet today. They appear here as they happen.</p>`
       : html`<ol class="events">${events.map((event, i) => html`<${EventRow} key=${event.id} event=${event} current=${i === place}

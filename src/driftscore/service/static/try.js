@@ -206,8 +206,9 @@ export function Try({ about, link, hidden }) {
       return [name, [Math.min(...values), Math.max(...values)]];
     }));
   }, [sweep, answer]);
+  const reading = ranking.busy && answer?.labels.join() !== asked.join();
   const empty = "Choose a file, record one, or press an example: its spectrogram appears here.";
-  const trouble_ = ranking.problem || swept.problem;
+  const unanswered = ranking.problem || swept.problem;
   return html`
     <div class="try" hidden=${hidden}>
       <div class="inputs">
@@ -217,28 +218,28 @@ export function Try({ about, link, hidden }) {
       </div>
       ${long && html`<section class="card" aria-labelledby="events-title">
         <h2 id="events-title">Events <small>the complete recording; click to choose the part that is ranked below</small></h2>
-        <${Spectrogram} picture=${overview.answer?.spectrogram} name=${clip.name} empty="Looking for events\u2026"
+        <${Spectrogram} picture=${overview.answer?.spectrogram ?? clip.overview} name=${clip.name}
             onPick=${(seconds) => setStart(Math.max(0, Math.min(clip.seconds - about.window_s, seconds - about.window_s / 2)))}>
           <div class="part" style=${{ left: `${(100 * start) / clip.seconds}%`, width: `${(100 * about.window_s) / clip.seconds}%` }}></div>
           ${overview.answer && html`<${EventBars} events=${overview.answer.events} seconds=${clip.seconds}
             onPick=${(event) => setStart(Math.max(0, Math.min(clip.seconds - about.window_s, (event.start_s + event.end_s - about.window_s) / 2)))} />`}
         <//>
-        ${overview.answer ? html`<${EventList} events=${overview.answer.events} />` : html`<p class="hint">\u00a0</p>`}
+        ${overview.answer ? html`<${EventList} events=${overview.answer.events} />` : html`<p class="hint">${overview.busy ? "Looking for events\u2026" : "Type words to see their events."}</p>`}
         <p class="problem" role="alert">${overview.problem}</p>
       </section>`}
       <section class="card" aria-labelledby="picture-title">
         <h2 id="picture-title">Spectrogram ${long && html`<small>${clock(start)} to ${clock(start + about.window_s)}</small>`}</h2>
-        <${Spectrogram} tall picture=${answer?.spectrogram} start=${long ? start : 0} name=${clip?.name} empty=${clip && trouble ? trouble : empty}>
-          ${player.at !== null && html`<div class="playhead" style=${{ left: `${(100 * player.at) / answer.spectrogram.seconds}%` }}></div>`}
+        <${Spectrogram} tall picture=${answer?.spectrogram ?? clip?.spectrogram} start=${long ? start : 0} name=${clip?.name} empty=${empty}>
+          ${player.at !== null && html`<div class="playhead" style=${{ left: `${(100 * player.at) / Math.min(clip.seconds, about.window_s)}%` }}></div>`}
         <//>
-        <p class="problem" role="alert">${trouble_}</p>
+        <p class="problem" role="alert">${unanswered}</p>
       </section>
       <${Noise} noises=${about.noises} noise=${noise} snr=${snr} own=${own} problem=${problem.noise} ready=${answer !== null && answer !== undefined}
         milliseconds=${answer ? Math.round(answer.milliseconds) : 0}
         onNoise=${setNoise} onSnr=${setSnr} onOwn=${takeNoise} />
       <section class="card" aria-labelledby="ranking-title">
         <h2 id="ranking-title">Ranking <${Link} /></h2>
-        <p class="hint" aria-live="polite">${ranking.busy && !answer ? "Reading the words\u2026" : truth ? html`Counted as right: <strong>${truth}</strong>. Press another label to count that one.` : "The label that counts as right is marked; press another one to change it."}</p>
+        <p class="hint" aria-live="polite">${reading ? "Reading the words\u2026" : truth ? html`Counted as right: <strong>${truth}</strong>. Press another label to count that one.` : "The label that counts as right is marked; press another one to change it."}</p>
         <${Rankings} rules=${about.rules} answer=${answer} ranges=${ranges} right=${truth} onRight=${setRight} downTo=${downTo} />
       </section>
       <section class="card" aria-labelledby="chart-title">
