@@ -8,6 +8,7 @@ format, and no protocol but that of files. Work is bounded by what a recording m
 
 import io
 import os
+import re
 import shutil
 import stat
 import struct
@@ -294,15 +295,20 @@ def _mono_block(block: NDArray[Any], name: str) -> Samples:
         raise AudioError(f"{name}: {error}") from error
 
 
+_SHORT = re.compile(
+    r"^\s*(?:data|SSND|Data Size|riff|Riff size)\s*: (\d+) \(should be (\d+)\)", re.M
+)
+"""How libsndfile's log says that wav, aiff, au, w64 and rf64 end before they should."""
+
+
 def _missing_bytes(log: str) -> int:
-    """Return how many bytes a wav lacks by libsndfile's log, 0 for a streamed header."""
-    for line in log.splitlines():
-        if line.strip().startswith("data") and "should be" in line:
-            stated, _, found = line.partition(":")[2].partition("(should be")
-            promised, present = int(stated), int(found.strip(" )"))
-            # Programs that stream a wav write 0 or a huge size and never return to correct it.
-            return max(0, promised - present) if promised < 0x7FFFF000 else 0
-    return 0
+    """Return how many bytes a file lacks by libsndfile's log, 0 for a streamed header."""
+    found = _SHORT.search(log)
+    if found is None:
+        return 0
+    promised, present = map(int, found.groups())
+    # Programs that stream a wav write 0 or a huge size and never return to correct it.
+    return max(0, promised - present) if promised < 0x7FFFF000 else 0
 
 
 @contextmanager

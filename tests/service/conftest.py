@@ -16,21 +16,16 @@ from threading import Thread
 import numpy as np
 import pytest
 import soundfile
-
-from driftscore import Audio, Backbone
-from driftscore.embedder import Embedder
-
-from ..conftest import noise_clip
-
-pytest.importorskip("fastapi", reason="THE EXTRA serve IS ABSENT: pip install 'driftscore[serve]'")
-
 import uvicorn
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from driftscore import Audio, Backbone
+from driftscore.embedder import Embedder
 from driftscore.service.app import create_app
 from driftscore.service.settings import ServiceSettings
 from driftscore.service.state import ServiceState
+from tests.conftest import noise_clip
 
 LOCAL = "http://localhost"
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -114,7 +109,11 @@ def started(*options: str, env: dict[str, str] | None = None) -> Iterator[Servic
     """Start `driftscore serve` at a free port, and yield it once it has an address."""
     command = [sys.executable, "-m", "driftscore", "serve", "--port", "0", *options]
     process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **(env or {})},
     )
     try:
         assert process.stderr is not None

@@ -20,8 +20,8 @@ from driftscore.service.security import CONTENT_POLICY
 from driftscore.service.server import check_exposure
 from driftscore.service.settings import Limits, ServiceSettings, is_loopback
 from driftscore.service.work import BusyError, WorkQueue
+from tests.conftest import Run
 
-from ..conftest import Run
 from .conftest import TOKEN, clip_bytes, serving, state_of, threaded, wait_until
 
 ASKED = {"labels": "siren,rain"}
@@ -43,7 +43,7 @@ def guarded(fake: Backbone) -> Iterator[TestClient]:
 def test_every_path_but_the_public_ones_needs_the_token(
     guarded: TestClient, path: str, header: str
 ) -> None:
-    headers = {"authorization": header.encode()} if header else {}
+    headers = {b"authorization": header.encode()} if header else {}
     answer = guarded.get(path, headers=headers)
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == "Bearer"
@@ -218,7 +218,9 @@ def test_bodies_together_are_bounded(fake: Backbone) -> None:
         )
 
 
-def test_past_the_queue_requests_are_refused_with_the_time_to_wait(fake: Backbone) -> None:
+def test_past_the_queue_requests_are_refused_with_the_time_to_wait(
+    fake: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
     embedder = Embedder(fake, text_cache=False, threads=1)
     with serving(ServiceSettings(backbone=embedder, queue=1)) as client:
         release, codes = threading.Event(), []
@@ -227,9 +229,8 @@ def test_past_the_queue_requests_are_refused_with_the_time_to_wait(fake: Backbon
         def occupy() -> None:
             codes.append(client.post("/v1/classify", params=ASKED, content=clip_bytes()))
 
-        state.heads.get = lambda spec: release.wait(20) and type(state.heads).get(  # type: ignore
-            state.heads, spec
-        )
+        heads = state.heads.get
+        monkeypatch.setattr(state.heads, "get", lambda spec: release.wait(20) and heads(spec))
         threads = [threading.Thread(target=occupy) for _ in range(2)]
         for thread in threads:
             thread.start()
@@ -299,9 +300,11 @@ def test_uploads_touch_neither_the_disk_nor_another_program(
             assert answer.status_code in (415, 422), answer.text
 
 
-def test_the_service_is_alive_before_it_is_ready(fake: Backbone) -> None:
+def test_the_service_is_alive_before_it_is_ready(
+    fake: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
     embedder, release = Embedder(fake, text_cache=False), threading.Event()
-    embedder.start = lambda: release.wait(20) and embedder  # type: ignore
+    monkeypatch.setattr(embedder, "start", lambda: release.wait(20))
     app = create_app(ServiceSettings(backbone=embedder))
     with TestClient(app, base_url="http://localhost") as client:
         assert client.get("/livez").status_code == 200

@@ -12,22 +12,22 @@ from driftscore import Audio, Backbone, Classifier
 from driftscore.embedder import Embedder
 from driftscore.service.heads import check_rule, servable_rules
 from driftscore.service.settings import Limits, ServiceSettings
+from tests.conftest import noise_clip
 
-from ..conftest import noise_clip
 from .conftest import clip_bytes, serving, silence, sound
 
 WORDS = ["siren", "rain", "dog bark"]
 ASKED = {"labels": "siren, rain, dog bark"}
 
 
-def post(client: TestClient, content: bytes, **query: object) -> dict[str, object]:
+def post(client: TestClient, content: bytes, **query: str | float) -> dict[str, object]:
     answer = client.post("/v1/classify", params={**ASKED, **query}, content=content)
     assert answer.status_code == 200, answer.text
     found: dict[str, object] = answer.json()
     return found
 
 
-def error_of(client: TestClient, status: int, content: bytes, **query: object) -> str:
+def error_of(client: TestClient, status: int, content: bytes, **query: str | float) -> str:
     answer = client.post("/v1/classify", params=query, content=content)
     assert answer.status_code == status, answer.text
     return str(answer.json()["error"])
@@ -103,9 +103,11 @@ def test_a_form_gives_the_answer_of_a_raw_body(mini_client: TestClient) -> None:
 def test_a_head_by_its_id_gives_the_same_answer(fake_client: TestClient) -> None:
     content = clip_bytes()
     first = post(fake_client, content, rule="das", setting="beta=0.5")
-    again = fake_client.post("/v1/classify", params={"head": first["head"]}, content=content)
+    again = fake_client.post("/v1/classify", params={"head": str(first["head"])}, content=content)
     assert again.json() == first
-    assert "only one of both" in error_of(fake_client, 400, content, head=first["head"], raw="1")
+    assert "only one of both" in error_of(
+        fake_client, 400, content, head=str(first["head"]), raw="1"
+    )
 
 
 def test_labels_above_the_threshold_are_present_and_top_k_shortens_the_list(
@@ -157,7 +159,7 @@ def test_a_form_without_a_recording_or_with_wrong_fields_is_refused(
         (422, "wrong: Extra", {"labels": "a,b", "wrong": "1"}, {"file": ("a.wav", content)}),
         (400, "2 times", {"labels": "a,b", "rule": ["das", "cosine"]}, {"file": ("a", content)}),
     ):
-        answer = fake_client.post("/v1/classify", data=data, files=files)  # type: ignore[arg-type]
+        answer = fake_client.post("/v1/classify", data=data, files=files)
         assert answer.status_code == status, answer.text
         assert words in answer.json()["error"]
     empty = b'--x\r\nContent-Disposition: form-data; name="labels"\r\n\r\na,b\r\n--x--\r\n'

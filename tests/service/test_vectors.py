@@ -9,14 +9,12 @@ from fastapi.testclient import TestClient
 from driftscore import Backbone
 from driftscore.embedder import Embedder
 from driftscore.service.settings import Limits, ServiceSettings
+from tests.conftest import embed_recording, noise_clip
 
-from ..conftest import embed_recording, noise_clip
 from .conftest import clip_bytes, serving
 
 
-def test_texts_have_the_embeddings_of_the_backbone(
-    mini_client: TestClient, mini: Backbone
-) -> None:
+def test_texts_have_the_embeddings_of_the_backbone(mini_client: TestClient, mini: Backbone) -> None:
     texts = ["a dog barks", "rain"]
     answer = mini_client.post("/v1/embeddings", json={"model": "mini", "input": texts})
     body = answer.json()

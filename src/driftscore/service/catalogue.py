@@ -97,6 +97,13 @@ def router(state: ServiceState) -> APIRouter:
         spec = HeadSpec.of_id(id)
         return await state.run(lambda: _complete(state, state.head(spec)))
 
+    _add_lists(routes, state)
+    return routes
+
+
+def _add_lists(routes: APIRouter, state: ServiceState) -> None:
+    """Add the routes of what there is to choose from."""
+
     @routes.get("/rules", responses=documented(401, 403))
     async def rules() -> list[RuleAnswer]:
         """List the rules that a request may name."""
@@ -114,8 +121,6 @@ def router(state: ServiceState) -> APIRouter:
         """List the model families that are installed, and describe the one that is served."""
         state.check_ready()
         return _backbones(state)
-
-    return routes
 
 
 def _spec(asked: HeadRequest) -> HeadSpec:

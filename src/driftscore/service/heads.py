@@ -26,7 +26,7 @@ from driftscore.rules import Needs, Rule, find_rule, rule_names
 from driftscore.service.settings import Limits
 from driftscore.settings import AUTO, DEFAULT_PRESET, load_preset, preset_names
 
-Setting = float | int | bool | str
+RuleValue = float | int | bool | str
 _WORDS = ("auto", "per-class")
 """Settings in words that rules know; every other one has to be the id of a pack."""
 _GIVEN = Needs.NOISE | Needs.POOL | Needs.BACKGROUND
@@ -43,7 +43,7 @@ class HeadSpec:
 
     labels: tuple[str, ...]
     rule: str = AUTO
-    settings: tuple[tuple[str, Setting], ...] = ()
+    settings: tuple[tuple[str, RuleValue], ...] = ()
     preset: str = DEFAULT_PRESET
     prompt: str = ""
     """The clean prompt, with {c} in it; empty for that of the preset."""
@@ -108,7 +108,7 @@ def _spec_of(values: Mapping[str, object]) -> HeadSpec:
     """Return the spec of unpacked values; another form is an error."""
     unpacked = dict(values)
     labels = cast(list[str], unpacked.pop("labels"))
-    pairs = cast(list[tuple[str, Setting]], unpacked.pop("settings", []))
+    pairs = cast(list[tuple[str, RuleValue]], unpacked.pop("settings", []))
     settings = tuple((str(name), value) for name, value in pairs)
     names = {name: unpacked.pop(name, _DEFAULTS[name]) for name in ("rule", "preset", "prompt")}
     raw = unpacked.pop("raw", False)

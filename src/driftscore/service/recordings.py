@@ -7,8 +7,11 @@ every block, since a header may lie.
 
 import base64
 import binascii
+from collections.abc import Iterator
 
-from driftscore.audio import Audio, read_blocks
+import numpy as np
+
+from driftscore.audio import Audio, Samples, read_blocks
 from driftscore.decoding import DecodingBounds, decoded_in_memory
 from driftscore.errors import AudioError, DriftscoreError, UsageError
 from driftscore.service.settings import Limits
@@ -38,12 +41,30 @@ def decode(content: bytes, *, rate: int, limits: Limits) -> Audio:
         raise NotSoundError(f"The body is not a sound file in a known format: send {FORMATS}")
     bounds = DecodingBounds(limits.seconds, limits.decoded_bytes)
     try:
-        with decoded_in_memory(content, NAME, bounds) as blocks:
-            return read_blocks(blocks, rate=rate, name=NAME)
+        with decoded_in_memory(content, NAME, bounds) as (native, blocks):
+            return read_blocks((native, _sounding(blocks)), rate=rate, name=NAME)
     except DriftscoreError:
         raise
     except Exception as error:  # of a decoder that met something it did not expect
         raise AudioError(f"{NAME} cannot be read: {type(error).__name__}") from error
+
+
+def _sounding(blocks: Iterator[Samples]) -> Iterator[Samples]:
+    """Yield the blocks of a recording; one of nothing but silence is refused before it costs more.
+
+    Hours of silence fit into a few kilobytes, and resampling them would be most of the work.
+    """
+    silent: list[int] = []
+    for block in blocks:
+        if not block.any():
+            silent.append(len(block))
+            continue
+        yield from (np.zeros(length, np.float32) for length in silent)
+        yield block
+        yield from blocks
+        return
+    if sum(silent):
+        raise AudioError(f"{NAME} is silent: every sample is zero")
 
 
 def of_base64(text: str) -> bytes:

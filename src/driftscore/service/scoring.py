@@ -20,7 +20,7 @@ from driftscore.prompts import split_labels
 from driftscore.result import Result
 from driftscore.service.answers import FormError, documented, validation_message
 from driftscore.service.bodies import read_upload
-from driftscore.service.heads import CompiledHead, HeadSpec, Setting
+from driftscore.service.heads import CompiledHead, HeadSpec, RuleValue
 from driftscore.service.state import ServiceState
 from driftscore.settings import AUTO, DEFAULT_PRESET
 
@@ -148,7 +148,7 @@ def _checked(choices: ClassifyChoices) -> ClassifyChoices:
     return choices
 
 
-def _setting(pair: str) -> tuple[str, Setting]:
+def _setting(pair: str) -> tuple[str, RuleValue]:
     name, sign, value = pair.partition("=")
     if not sign or not name.strip():
         raise UsageError(f"A setting is given as name=value, as in beta=0.3, not {pair[:40]!r}")

@@ -35,7 +35,7 @@ class Limits:
     in_flight_bytes: int = 256_000_000
     body_s: float = 30.0
     seconds: float = 600.0
-    decoded_bytes: int = 500_000_000
+    decoded_bytes: int = 256_000_000
     labels: int = 100
     label_chars: int = 200
     inputs: int = 64
