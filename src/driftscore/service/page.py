@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from driftscore.noise import SYNTHETIC
 from driftscore.service.heads import HeadSpec
-from driftscore.service.page_answers import RULES, Json, Mix, PageAnswers
+from driftscore.service.page_answers import RULES, Json, NoisyPart, PageAnswers
 from driftscore.service.page_clips import EXPIRY_S, ClipGoneError
 from driftscore.service.page_live import ReviewStore, Verdict, live_view
 from driftscore.service.state import ServiceState
@@ -66,9 +66,9 @@ class AskedMix(BaseModel):
     """For a sweep: the label that counts as right; empty for the one that wins without noise."""
 
     @property
-    def mix(self) -> Mix:
+    def mix(self) -> NoisyPart:
         """The part and its noise."""
-        return Mix(self.start_s, self.noise, self.snr_db)
+        return NoisyPart(self.start_s, self.noise, self.snr_db)
 
 
 class AskedVerdict(BaseModel):
@@ -138,7 +138,7 @@ def _add_clips(routes: APIRouter, state: ServiceState, answers: PageAnswers) -> 
         noise: Annotated[str, Query(max_length=64)] = "white",
         snr_db: Annotated[float | None, Query(allow_inf_nan=False)] = None,
     ) -> Response:
-        mix = Mix(start_s, noise, snr_db)
+        mix = NoisyPart(start_s, noise, snr_db)
         return Response(await run(lambda: answers.sound(clip_id, mix)), media_type="audio/wav")
 
 

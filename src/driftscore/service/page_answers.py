@@ -61,7 +61,7 @@ class Shared(Protocol):
 
 
 @dataclass(frozen=True)
-class Mix:
+class NoisyPart:
     """A part of a recording, and the noise that is added to it."""
 
     start_s: float = 0.0
@@ -99,7 +99,7 @@ class PageAnswers:
             "overview": picture(audio) if audio.seconds > self.window_s else None,
         }
 
-    def rank(self, clip_id: str, labels: Sequence[str], mix: Mix) -> Json:
+    def rank(self, clip_id: str, labels: Sequence[str], mix: NoisyPart) -> Json:
         """Return the scores of a part in noise by each rule, and its spectrogram."""
         heads = self._heads(labels)
         begun = time.perf_counter()  # new words are encoded only once
@@ -113,7 +113,7 @@ class PageAnswers:
             "milliseconds": round(1000 * (time.perf_counter() - begun), 1),
         }
 
-    def sweep(self, clip_id: str, labels: Sequence[str], mix: Mix, right: str = "") -> Json:
+    def sweep(self, clip_id: str, labels: Sequence[str], mix: NoisyPart, right: str = "") -> Json:
         """Return scores at falling SNRs, where each rule fails, and what the labels are made of."""
         heads = self._heads(labels)
         names = heads["default"].head.labels
@@ -132,7 +132,7 @@ class PageAnswers:
             "why": _why(heads["default"], found.right),
         }
 
-    def events(self, clip_id: str, labels: Sequence[str], mix: Mix) -> Json:
+    def events(self, clip_id: str, labels: Sequence[str], mix: NoisyPart) -> Json:
         """Return the events of a complete recording, in noise if asked, and its spectrogram."""
         audio = self.clips.get(clip_id).audio
         noise = self._noise(mix.noise, len(audio.samples))
@@ -142,7 +142,7 @@ class PageAnswers:
         found = [asdict(event) for event in classifier.timeline(audio)]
         return {"spectrogram": picture(audio), "events": found}
 
-    def sound(self, clip_id: str, mix: Mix) -> bytes:
+    def sound(self, clip_id: str, mix: NoisyPart) -> bytes:
         """Return a part in noise as a wav file, to be played."""
         audio = self._mixed(clip_id, mix)
         peak = float(np.abs(audio.samples).max())
@@ -165,7 +165,7 @@ class PageAnswers:
     def _part(self, clip_id: str, start_s: float) -> Audio:
         return part(self.clips.get(clip_id).audio, start_s, self.window_s)
 
-    def _mixed(self, clip_id: str, mix: Mix) -> Audio:
+    def _mixed(self, clip_id: str, mix: NoisyPart) -> Audio:
         audio = self._part(clip_id, mix.start_s)
         if mix.snr_db is None:
             return audio

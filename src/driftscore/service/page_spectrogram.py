@@ -27,7 +27,7 @@ Powers = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
-class Spectrogram:
+class Picture:
     """Levels of mel bands (columns x bands, lowest band first), and what they cover."""
 
     levels: Levels
@@ -36,9 +36,7 @@ class Spectrogram:
     high_hz: float
 
 
-def spectrogram(
-    audio: Audio, *, most_columns: int = MOST_COLUMNS, bands: int = BANDS
-) -> Spectrogram:
+def spectrogram(audio: Audio, *, most_columns: int = MOST_COLUMNS, bands: int = BANDS) -> Picture:
     """Return the spectrogram of a recording in at most `most_columns` columns."""
     rate, frame = audio.rate, max(16, round(_FRAME_S * audio.rate))
     high_hz = min(HIGHEST_HZ, rate / 2)
@@ -51,7 +49,7 @@ def spectrogram(
     filters = mel_filters(frame, rate, bands, low_hz, high_hz)
     powers = _band_powers(audio.samples, frame, hop, columns * frames_per_column, filters)
     means = powers.reshape(columns, frames_per_column, bands).mean(axis=1)
-    return Spectrogram(to_levels(means), audio.seconds, low_hz, high_hz)
+    return Picture(to_levels(means), audio.seconds, low_hz, high_hz)
 
 
 def to_levels(powers: Powers) -> Levels:
