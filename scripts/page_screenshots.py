@@ -27,6 +27,12 @@ def opened(browser: Browser, address: str, wait_for: str, **options: object) -> 
     page.wait_for_selector(wait_for, timeout=60_000)
     page.wait_for_load_state("networkidle")
     page.wait_for_timeout(1500)
+    if page.locator("#snr").is_visible():  # once more, now that words and noise are known
+        for key in ("ArrowRight", "ArrowLeft"):
+            page.press("#snr", key)
+            page.wait_for_load_state("networkidle")
+            page.wait_for_timeout(500)
+        page.evaluate("document.activeElement.blur()")
     return page
 
 

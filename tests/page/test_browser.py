@@ -80,6 +80,25 @@ def test_a_file_and_words_give_a_spectrogram_and_three_rankings(visit: Visit) ->
     assert "siren.flac" in (page.locator("canvas").first.get_attribute("aria-label") or "")
 
 
+def test_high_tones_are_at_the_top_and_late_ones_at_the_right(visit: Visit, tmp_path: Path) -> None:
+    time = np.arange(5 * 32_000) / 32_000
+    tones = np.where(time < 4, np.sin(2 * np.pi * 200 * time), np.sin(2 * np.pi * 9000 * time))
+    soundfile.write(tmp_path / "tones.wav", 0.3 * tones, 32_000)
+    page = visit.open()
+    upload(page, tmp_path / "tones.wav")
+    expect(page.locator("canvas")).to_be_visible()
+    rows = page.evaluate(
+        """() => { const c = document.querySelector("canvas");
+        const data = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+        const light = (x, y) => [0, 1, 2].reduce((s, i) => s + data[4 * (y * c.width + x) + i], 0);
+        return [0.5, 0.9].map((share) => { const x = Math.floor(share * c.width);
+            const column = Array.from({length: c.height}, (_, y) => light(x, y));
+            return column.indexOf(Math.max(...column)) / c.height; }); }"""
+    )
+    assert rows[0] > 0.85  # 200 Hz, near the bottom
+    assert rows[1] < 0.25  # 9 kHz, near the top
+
+
 def test_the_rankings_are_those_of_the_library(visit: Visit, site: Site) -> None:
     from driftscore import Classifier
 
@@ -204,6 +223,8 @@ def test_the_events_of_a_long_file_lie_on_its_spectrogram(visit: Visit) -> None:
     settled(page)
     assert ranking(page, "default")[0] == "alarm clock"
     expect(page.locator("#picture-title")).to_contain_text("s to 4")
+    page.get_by_label("Start of the part").press("Home")
+    expect(page.locator("#picture-title")).to_contain_text("0.0 s to 10 s")
 
 
 def test_a_file_that_is_no_sound_is_explained_beside_the_button(

@@ -8,7 +8,7 @@ import base64
 import io
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -139,7 +139,10 @@ class PageAnswers:
         audio = in_noise(audio, noise, mix.snr_db)
         made = self._head("default", labels)
         classifier = Classifier(head=made.head, backbone=self.shared.embedder)
-        found = [asdict(event) for event in classifier.timeline(audio)]
+        found = [
+            {"label": e.label, "start_s": e.start_s, "end_s": e.end_s, "score": e.score}
+            for e in classifier.timeline(audio)
+        ]
         return {"spectrogram": picture(audio), "events": found}
 
     def sound(self, clip_id: str, mix: NoisyPart) -> bytes:

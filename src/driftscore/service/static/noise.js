@@ -9,7 +9,14 @@ const toPosition = (snr) => (snr === null ? 0 : 21 - snr);
 
 export function Noise({ noises, noise, snr, own, problem, ready, milliseconds, onNoise, onSnr, onOwn }) {
   const chooser = useRef();
-  const chosen = (event) => (event.target.value === "own" && !own ? chooser.current.click() : onNoise(event.target.value));
+  const chosen = (event) => {
+    if (event.target.value !== "file") {
+      onNoise(event.target.value);
+      return;
+    }
+    event.target.value = noise; // until there is a file
+    chooser.current.click();
+  };
   return html`
     <section class="card noise" aria-labelledby="noise-title">
       <h2 id="noise-title">Noise</h2>
@@ -17,7 +24,8 @@ export function Noise({ noises, noise, snr, own, problem, ready, milliseconds, o
         <label class="visually-hidden" for="noise">Kind of noise</label>
         <select id="noise" value=${noise} onChange=${chosen}>
           ${noises.map((one) => html`<option key=${one} value=${one}>${one}</option>`)}
-          <option value="own">${own ? own.name : "your own file\u2026"}</option>
+          ${own && html`<option value="own">${own.name}</option>`}
+          <option value="file">${own ? "another file\u2026" : "your own file\u2026"}</option>
         </select>
         <input ref=${chooser} id="noise-file" type="file" accept="audio/*" hidden aria-label="Noise file"
           onChange=${(event) => { if (event.target.files.length) onOwn(event.target.files[0]); event.target.value = ""; }} />

@@ -224,6 +224,8 @@ export function Try({ about, link, hidden }) {
           ${overview.answer && html`<${EventBars} events=${overview.answer.events} seconds=${clip.seconds}
             onPick=${(event) => setStart(Math.max(0, Math.min(clip.seconds - about.window_s, (event.start_s + event.end_s - about.window_s) / 2)))} />`}
         <//>
+        <input class="part-slider" type="range" min="0" max=${clip.seconds - about.window_s} step="0.5" value=${start} aria-label="Start of the part"
+          aria-valuetext=${`${clock(start)} to ${clock(start + about.window_s)}`} onInput=${(event) => setStart(Number(event.target.value))} />
         ${overview.answer ? html`<${EventList} events=${overview.answer.events} />` : html`<p class="hint">${overview.busy ? "Looking for events\u2026" : "Type words to see their events."}</p>`}
         <p class="problem" role="alert">${overview.problem}</p>
       </section>`}
