@@ -1,6 +1,8 @@
 """Heads by id, rules and backbones."""
 
+import base64
 import json
+import zlib
 from contextlib import suppress
 from pathlib import Path
 
@@ -129,6 +131,38 @@ def test_any_other_id_is_unknown_and_nothing_else(text: str) -> None:
         HeadSpec.of_id(text)
 
 
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=9),
+    lambda values: (
+        st.lists(values, max_size=3) | st.dictionaries(st.text(max_size=9), values, max_size=3)
+    ),
+    max_leaves=9,
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["labels", "rule", "settings", "preset", "prompt", "raw"]), JSON
+    )
+    | st.fixed_dictionaries({"labels": st.just(["a", "b"]), "settings": JSON})
+    | st.fixed_dictionaries({"labels": st.lists(st.text(max_size=9), max_size=3), "rule": JSON})
+)
+def test_an_id_made_by_hand_is_unknown_refused_or_a_spec(values: object) -> None:
+    packed = zlib.compress(json.dumps(values).encode())
+    with suppress(UnknownHeadError, UsageError):
+        spec = HeadSpec.of_id(base64.urlsafe_b64encode(packed).decode().rstrip("="))
+        hash(spec.checked(Limits()))
+
+
+def test_half_a_pair_is_no_label(fake_client: TestClient) -> None:
+    assert fake_client.get(f"/v1/heads/{packed_id(['a', chr(0xD800)])}").status_code == 400
+
+
+def packed_id(labels: list[str]) -> str:
+    packed = zlib.compress(json.dumps({"labels": labels}).encode())
+    return base64.urlsafe_b64encode(packed).decode().rstrip("=")
+
+
 def test_an_id_that_unpacks_to_far_more_than_it_says_is_unknown() -> None:
     bomb = HeadSpec(("a" * 50_000_000,)).id
     with pytest.raises(UnknownHeadError):
@@ -168,6 +202,20 @@ def test_a_head_that_cannot_be_made_is_not_kept(fake: Backbone) -> None:
     assert len(heads) == 0
 
 
+def test_a_head_of_too_many_texts_is_refused_before_they_are_encoded(fake: Backbone) -> None:
+    counting = Counting(fake)
+    heads = HeadCache(Embedder(counting, text_cache=False), size=2, texts=1000)
+    few, many = (tuple(f"label {n}" for n in range(count)) for count in (4, 5))
+    assert len(heads.get(HeadSpec(few, rule="das")).head.labels) == 4  # 4 x 209 texts
+    encoded = len(counting.texts)
+    with pytest.raises(UsageError, match="1045 texts"):
+        heads.get(HeadSpec(many, rule="das"))
+    assert len(counting.texts) == encoded
+    assert len(heads.get(HeadSpec(many, rule="cosine")).head.labels) == 5
+    with pytest.raises(UsageError, match="1045 texts"):  # auto is DAS here: no calibration
+        heads.get(HeadSpec(many))
+
+
 def test_a_spec_outside_the_limits_is_refused() -> None:
     limits = Limits(labels=2, label_chars=5)
     assert HeadSpec((" a ", "b")).checked(limits).labels == ("a", "b")
@@ -181,4 +229,3 @@ def test_a_spec_outside_the_limits_is_refused() -> None:
     ):
         with pytest.raises(UsageError):
             spec.checked(limits)
-    assert json.dumps(limits.labels) == "2"

@@ -159,7 +159,7 @@ def test_sigterm_ends_streams_answers_what_is_in_work_and_exits_with_0(
         assert service.process.wait(30) == 0
         assert answers[0].status_code == 200
         assert service.process.stderr is not None
-        assert service.process.stderr.read().splitlines() == ["driftscore stopped"]
+        assert service.process.stderr.read().splitlines() == ["stopped"]
 
 
 def test_kill_9_loses_nothing_but_the_request_in_hand(cache: dict[str, str]) -> None:

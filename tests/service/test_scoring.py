@@ -46,6 +46,7 @@ def scores_of(answer: dict[str, object]) -> dict[str, float]:
         ("a.wav", {"subtype": "FLOAT"}),
         ("a.flac", {}),
         ("a.ogg", {}),
+        ("a.opus", {"format": "OGG", "subtype": "OPUS"}),
         ("a.mp3", {}),
         ("a.aiff", {}),
         ("a.au", {}),
@@ -57,9 +58,10 @@ def test_the_same_bytes_have_the_scores_of_the_library_to_the_bit(
     mini_client: TestClient, mini: Backbone, tmp_path: Path, name: str, options: dict[str, str]
 ) -> None:
     rng = np.random.default_rng(7)
-    stereo = 0.1 * rng.standard_normal((44_100 * 13, 2))  # two windows, resampled, two channels
+    rate = 48_000 if name == "a.opus" else 44_100  # resampled, two windows, two channels
+    stereo = 0.1 * rng.standard_normal((13 * rate, 2))
     path = tmp_path / name
-    soundfile.write(path, stereo, 44_100, **options)
+    soundfile.write(path, stereo, rate, **options)
     expected = Classifier(WORDS, backbone=mini).scores([path])[0]
     answer = post(mini_client, path.read_bytes())
     assert scores_of(answer) == dict(zip(WORDS, expected.tolist(), strict=True))

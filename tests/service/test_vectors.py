@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from driftscore import Backbone
 from driftscore.embedder import Embedder
 from driftscore.service.settings import Limits, ServiceSettings
-from tests.conftest import embed_recording, noise_clip
+from tests.conftest import embed_recording
 
 from .conftest import clip_bytes, serving
 
@@ -36,7 +36,17 @@ def test_recordings_have_the_embeddings_of_the_embedder(
     for one, clip in zip(answer.json()["data"], clips, strict=True):
         row = np.frombuffer(base64.b64decode(one["embedding"]), "<f4")
         assert np.array_equal(row, embed_recording(clip, mini))
-    assert noise_clip(2.0).seconds == 2.0
+
+
+def test_recordings_are_bounded_together(fake: Backbone) -> None:
+    limits, clip = Limits(seconds=2.5), base64.b64encode(clip_bytes(1.0)).decode()
+    embedder = Embedder(fake, text_cache=False)
+    with serving(ServiceSettings(backbone=embedder, limits=limits)) as client:
+        asked = {"input": [clip] * 2, "modality": "audio"}
+        assert client.post("/v1/embeddings", json=asked).status_code == 200
+        more = client.post("/v1/embeddings", json={**asked, "input": [clip] * 3})
+        assert more.status_code == 413
+        assert "together" in more.json()["error"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from driftscore import registry
 from driftscore.backbones import KIND as BACKBONES
 from driftscore.errors import DriftscoreError
 from driftscore.service.answers import documented
-from driftscore.service.bodies import json_body, read_model
+from driftscore.service.bodies import json_body, parse_model
 from driftscore.service.heads import ID_PATTERN, LONGEST_ID, CompiledHead, HeadSpec, servable_rules
 from driftscore.service.scoring import Finite
 from driftscore.service.state import ServiceState
@@ -83,11 +83,8 @@ def router(state: ServiceState) -> APIRouter:
     async def add_head(request: Request) -> HeadSummary:
         """Compile the head of a label set; its id stays valid, also after a restart."""
         state.check_admission()
-        asked = await read_model(request, HeadRequest)
-        spec = _spec(asked)
-        return await state.run(
-            lambda: HeadSummary.model_validate(_summary(state, state.head(spec)))
-        )
+        body = await request.body()
+        return await state.run(lambda: _add(state, parse_model(body, HeadRequest)))
 
     @routes.get("/heads/{id}", responses=documented(400, 401, 403, 404, 422, 503))
     async def get_head(
@@ -123,11 +120,12 @@ def _add_lists(routes: APIRouter, state: ServiceState) -> None:
         return _backbones(state)
 
 
-def _spec(asked: HeadRequest) -> HeadSpec:
+def _add(state: ServiceState, asked: HeadRequest) -> HeadSummary:
     settings = tuple(sorted(asked.settings.items()))
-    return HeadSpec(
+    spec = HeadSpec(
         tuple(asked.labels), asked.rule, settings, asked.preset, asked.prompt, asked.raw
     )
+    return HeadSummary.model_validate(_summary(state, state.head(spec)))
 
 
 def _summary(state: ServiceState, compiled: CompiledHead) -> dict[str, object]:

@@ -7,7 +7,6 @@ are installed here, by name; settings that would be opened as a file are refused
 """
 
 import base64
-import binascii
 import json
 import zlib
 from collections import OrderedDict
@@ -59,6 +58,8 @@ class HeadSpec:
                     f"A label or prompt may have {limits.label_chars} characters, got {len(text)}: "
                     f"{text[:40]!r}..."
                 )
+            if not _is_text(text):
+                raise UsageError(f"A label or prompt must be text, got {text[:40]!r}")
         if self.rule != AUTO:
             check_rule(self.rule)
         if self.preset not in preset_names():
@@ -87,7 +88,7 @@ class HeadSpec:
             if not opened.eof:
                 raise ValueError("incomplete")
             return _spec_of(values)
-        except (ValueError, binascii.Error, zlib.error, TypeError, RecursionError) as error:
+        except (LookupError, RecursionError, TypeError, ValueError, zlib.error) as error:
             raise UnknownHeadError(f"No head has the id {text[:40]!r}") from error
 
 
@@ -98,6 +99,10 @@ _DEFAULTS: Mapping[str, object] = {
     "prompt": "",
     "raw": False,
 }
+
+
+PROBE = HeadSpec(("a sound", "another sound"))
+"""A head that costs little: it warms the model up, and says which rule "auto" is."""
 
 
 class UnknownHeadError(UsageError):
@@ -150,6 +155,15 @@ def _check_settings(settings: Mapping[str, object]) -> None:
             raise UsageError(f"The setting {name[:40]!r} must be a number or a word")
 
 
+def _is_text(text: str) -> bool:
+    """Return whether a text can be encoded; half of a surrogate pair cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _is_number(text: str) -> bool:
     try:
         float(text)
@@ -176,9 +190,17 @@ class CompiledHead:
 class HeadCache:
     """The most recently used heads; each is compiled once, however many threads ask for it."""
 
-    def __init__(self, embedder: Embedder, *, size: int, calibration: str | None = None) -> None:
+    def __init__(
+        self,
+        embedder: Embedder,
+        *,
+        size: int,
+        calibration: str | None = None,
+        texts: int = Limits.texts,
+    ) -> None:
         self.embedder = embedder
         self.size = size
+        self.texts = texts
         self.calibration: str | Literal[False] | None = (
             False if calibration == "none" else calibration
         )
@@ -206,19 +228,35 @@ class HeadCache:
         return entry.result()
 
     def _compile(self, spec: HeadSpec) -> CompiledHead:
+        self._check_texts(spec)
+        classifier = self._classifier(spec, spec.rule).fit()
+        return CompiledHead(spec.id, classifier.head_, classifier.rule_.name, classifier.why_)
+
+    def _check_texts(self, spec: HeadSpec) -> None:
+        """Refuse a head that would keep a core busy for long: texts are most of its cost."""
+        rule = load_preset(spec.preset).rule if spec.rule == AUTO else spec.rule
+        if rule == AUTO and spec != PROBE:
+            rule = self.get(PROBE).rule
+        count = len(self._classifier(spec, rule).texts())
+        if count > self.texts:
+            raise UsageError(
+                f"{len(spec.labels)} labels with the rule {rule!r} need {count} texts, and "
+                f"{self.texts} are allowed; use fewer labels, or a rule without noisy prompts"
+            )
+
+    def _classifier(self, spec: HeadSpec, rule: str) -> Classifier:
         settings: dict[str, object] = dict(spec.settings)
         if spec.raw:
             settings["standardised"] = False
         prompts = load_preset(spec.preset).prompts
-        classifier = Classifier(
+        return Classifier(
             spec.labels,
             backbone=self.embedder,
-            rule=spec.rule,
+            rule=rule,
             settings=settings,
             prompts=prompts.changed(prompt=spec.prompt or None),
             preset=spec.preset,
             threshold=0.0,  # without one, a single label would be refused
             calibration=self.calibration,
             progress=False,
-        ).fit()
-        return CompiledHead(spec.id, classifier.head_, classifier.rule_.name, classifier.why_)
+        )

@@ -61,13 +61,13 @@ def serve(settings: ServiceSettings, *, host: str, port: int, report: Callable[[
     server = _Server(config, state)
     state.failed = lambda: setattr(server, "should_exit", True)
     with _listening(host, port) as listener:
-        report(f"driftscore serves at {_address(listener)} (Ctrl-C ends it)")
+        report(f"serving at {_address(listener)} (Ctrl-C ends it)")
         # At its end uvicorn raises the signal again.
         with suppress(Interrupted, KeyboardInterrupt):
             asyncio.run(server.serve(sockets=[listener]))
     if state.failure is not None:
         raise state.failure
-    report("driftscore stopped")
+    report("stopped")
     return 128 + signal.SIGINT if server.asked == signal.SIGINT else 0
 
 

@@ -26,6 +26,7 @@ class Limits:
         decoded_bytes: the largest recording when it is decoded: 4 bytes per sample and channel.
         labels: the most labels of a request.
         label_chars: the longest label, prompt template or text.
+        texts: the most texts that a head is made of: 209 per label with the rule das, else few.
         inputs: the most recordings or texts of a request for embeddings.
         subscribers: the most clients that follow live events at the same time.
 
@@ -38,6 +39,7 @@ class Limits:
     decoded_bytes: int = 256_000_000
     labels: int = 100
     label_chars: int = 200
+    texts: int = 10_500
     inputs: int = 64
     subscribers: int = 32
 

@@ -14,7 +14,7 @@ from driftscore.embedder import Embedder
 from driftscore.engines.protocol import thread_count
 from driftscore.errors import DriftscoreError
 from driftscore.service import recordings
-from driftscore.service.heads import CompiledHead, HeadCache, HeadSpec
+from driftscore.service.heads import PROBE, CompiledHead, HeadCache, HeadSpec
 from driftscore.service.live import EventLog, EventStore
 from driftscore.service.settings import ServiceSettings
 from driftscore.service.texts import MemoryTextCache
@@ -40,7 +40,12 @@ class ServiceState:
         )
         if self.embedder.text_cache is None:
             self.embedder.text_cache = MemoryTextCache()
-        self.heads = HeadCache(self.embedder, size=settings.heads, calibration=settings.calibration)
+        self.heads = HeadCache(
+            self.embedder,
+            size=settings.heads,
+            calibration=settings.calibration,
+            texts=settings.limits.texts,
+        )
         workers = thread_count(self.embedder.threads)
         self.work = WorkQueue(workers=workers, waiting=settings.queue)
         self.failure: DriftscoreError | None = None
@@ -108,7 +113,7 @@ class ServiceState:
     def _load(self) -> None:
         try:
             self.embedder.start()
-            self.heads.get(HeadSpec(("a sound", "another sound")))  # the text side as well
+            self.heads.get(PROBE)  # the text side as well
         except DriftscoreError as error:
             self.failure = error
             self.failed()

@@ -7,9 +7,9 @@ import numpy as np
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from driftscore.errors import UsageError
+from driftscore.errors import LimitError, UsageError
 from driftscore.service.answers import documented
-from driftscore.service.bodies import json_body, read_model
+from driftscore.service.bodies import json_body, parse_model
 from driftscore.service.recordings import of_base64
 from driftscore.service.state import ServiceState
 from driftscore.vectors import Matrix, Vector
@@ -68,8 +68,8 @@ def router(state: ServiceState) -> APIRouter:
     async def embeddings(request: Request) -> EmbeddingsAnswer:
         """Embed recordings or texts; a recording is the unit mean of its windows."""
         state.check_admission()
-        asked = await read_model(request, EmbeddingsRequest)
-        return await state.run(lambda: _embeddings(state, asked))
+        body = await request.body()
+        return await state.run(lambda: _embeddings(state, parse_model(body, EmbeddingsRequest)))
 
     return routes
 
@@ -103,12 +103,19 @@ def _texts(state: ServiceState, texts: list[str]) -> Matrix:
 
 def _recordings(state: ServiceState, inputs: list[str]) -> Matrix:
     """Embed recordings one after another: only one of them is decoded at a time."""
-    return np.stack([_recording(state, text) for text in inputs])
-
-
-def _recording(state: ServiceState, text: str) -> Vector:
-    [embedded] = state.embedder.embed([state.decode(of_base64(text))])
-    return embedded.embedding
+    rows: list[Vector] = []
+    seconds = 0.0
+    for text in inputs:
+        audio = state.decode(of_base64(text))
+        seconds += audio.seconds
+        if seconds > state.limits.seconds:
+            raise LimitError(
+                f"The recordings are longer than {state.limits.seconds:g} s together, the most "
+                "that is allowed; send fewer at a time"
+            )
+        [embedded] = state.embedder.embed([audio])
+        rows.append(embedded.embedding)
+    return np.stack(rows)
 
 
 def _encoded(row: Vector, form: str) -> list[float] | str:
