@@ -68,17 +68,17 @@ def test_the_second_time_nothing_is_read_and_every_bit_is_the_same(
             np.testing.assert_array_equal(one.embedding, other.embedding)
 
 
-def test_a_timeline_comes_from_the_cache_as_well(
+def test_new_labels_are_scored_from_the_cache_as_well(
     counting: Counting, wav: WriteWav, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = wav(seconds=7.0)
     settle(file)
-    expected = Classifier(LABELS, backbone=counting).timeline(file)
+    expected = Classifier(LABELS, backbone=counting).predict([file])
     with Embedder(counting, audio_cache=True) as embedder:
         classifier = Classifier(LABELS, backbone=embedder)
-        assert classifier.timeline(file) == expected
+        assert classifier.predict([file]) == expected
         forbid_reading(monkeypatch)
-        assert classifier.timeline(file) == expected
+        assert classifier.predict([file]) == expected
         assert classifier.set_params(labels=["rain", "dog"]).predict([file])[0] in ("rain", "dog")
 
 

@@ -234,8 +234,8 @@ def test_the_command_makes_a_calibration_and_adapts_it_to_a_place(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "Give RECORDINGS to make a calibration, or --update FOLDER"),
-        (["a.wav", "--update", "b.wav"], "Give RECORDINGS to make a calibration, or --update"),
+        ([], "Give RECORDINGS to make a calibration, --update FOLDER"),
+        (["a.wav", "--update", "b.wav"], "Give RECORDINGS to make a calibration, --update"),
         (["--update", "a.wav"], "fake comes without a calibration"),
         (["a.wav", "--weight", "much"], "--weight must be a number"),
     ],

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 import soundfile
 
-from driftscore import Backbone, ClassBank, Classifier, Head, load_backbone
+from driftscore import Backbone, ClassBank, Classifier, Detection, Head, load_backbone
 from driftscore.embeddings import EmbeddingFile
 from driftscore.errors import AudioError, DriftscoreError, UsageError, WriteError
 
 from .conftest import LABELS, Run, WriteWav
+from .test_events import place
 
 ASK = ["--labels", ", ".join(LABELS), "--backbone", "fake"]
 
@@ -68,23 +69,44 @@ def test_compare_sets_two_rules_side_by_side(run: Run, wav: WriteWav, fake: Back
 
 
 def test_a_timeline_is_written_as_events_windows_audacity_and_raven(
-    run: Run, wav: WriteWav, fake: Backbone
+    run: Run, tmp_path: Path, fake: Backbone
 ) -> None:
-    file = wav(seconds=7.0)
-    events = Classifier(LABELS, backbone=fake).timeline(file)
-    rows = [
-        json.loads(s)
-        for s in run("classify", file, *ASK, "--timeline", "-f", "jsonl")[1].splitlines()
-    ]
+    file = tmp_path / "place.wav"
+    audio = place()
+    soundfile.write(file, audio.samples, audio.rate, subtype="FLOAT")
+    ask = ["classify", file, *ASK, "--timeline", "--threshold", "0.02", "--window", "1"]
+    found = Detection(threshold=0.02, window_s=1.0)
+    events = list(Classifier(LABELS, backbone=fake).events(file, settings=found))
+    assert events
+    rows = [json.loads(line) for line in run(*ask, "-f", "jsonl")[1].splitlines()]
     assert [(r["start_s"], r["end_s"], r["label"]) for r in rows] == [
         (e.start_s, e.end_s, e.label) for e in events
     ]
-    assert len(run("classify", file, *ASK, "--windows", "-f", "jsonl")[1].splitlines()) == 6
-    track = run("classify", file, *ASK, "--timeline", "-f", "audacity")[1].splitlines()
-    assert track[0].split("\t") == ["0.000000", f"{events[0].end_s:.6f}", events[0].label]
-    table = run("classify", file, *ASK, "--timeline", "-f", "raven")[1].splitlines()
+    status, out, err = run("classify", file, *ASK, "--windows", "--window", 2, "-f", "jsonl")
+    assert (status, err) == (0, "")
+    assert len(out.splitlines()) == 39  # half of a window is the hop
+    assert len(run(*ask, "-f", "audacity")[1].splitlines()) == len(events)
+    table = run(*ask, "-f", "raven")[1].splitlines()
     assert table[0].startswith("Selection\tView\tChannel\tBegin Time (s)\tEnd Time (s)")
     assert len(table) == 1 + len(events)
+
+
+def test_a_long_recording_is_answered_with_what_to_do_next(run: Run, wav: WriteWav) -> None:
+    status, out, err = run("classify", wav("night.wav", seconds=61.0), *ASK, "-f", "csv")
+    assert status == 0
+    assert len(out.splitlines()) == 2
+    for word in ("lasts 0:01:01", "--timeline", "--false-alarms", "--plot", "--format audacity"):
+        assert word in err
+    assert run("classify", wav("clip.wav", seconds=5.0), *ASK, "-f", "csv")[2] == ""
+
+
+def test_a_timeline_says_what_decided_it_and_what_was_nearest(run: Run, wav: WriteWav) -> None:
+    ask = ["classify", wav("night.wav", seconds=30.0), *ASK, "--timeline", "-f", "csv"]
+    err = run(*ask, "--window", "1", "--threshold", "9")[2]
+    assert "No events in 0:00:30 of audio, with a threshold of 9" in err
+    err = run(*ask, "--false-alarms", "0.25")[2]
+    assert "0.25 false alarms per hour and label (by the calibration)" in err
+    assert "--false-alarms 0.1 for fewer" in err
 
 
 def test_embed_head_and_score_need_the_model_only_once(
@@ -269,9 +291,10 @@ def test_verbose_reports_what_the_model_itself_says_it_runs_in(run: Run, wav: Wr
 
 def test_a_timeline_without_events_still_has_a_header(run: Run, wav: WriteWav) -> None:
     ask = ["classify", wav(), *ASK, "--timeline", "--threshold", 10]
-    assert run(*ask, "-f", "csv") == (0, "file,start_s,end_s,label,score,unit,error\n", "")
-    assert run(*ask, "-f", "jsonl") == (0, "", "")
-    assert run(*ask, "-f", "json") == (0, "[]\n", "")
+    header = "file,start_s,end_s,label,score,threshold,level_db,snr_db,unit,error\n"
+    assert run(*ask, "-f", "csv")[:2] == (0, header)
+    assert run(*ask, "-f", "jsonl")[:2] == (0, "")
+    assert run(*ask, "-f", "json")[:2] == (0, "[]\n")
     assert "start_s" in run(*ask)[1]
 
 

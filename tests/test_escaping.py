@@ -51,10 +51,24 @@ def test_escape_sequences_do_not_reach_a_terminal(
 def test_tabs_and_newlines_do_not_break_the_rows_of_audacity_and_raven() -> None:
     row: OutputRow = {"file": "a\tb\n.wav", "start_s": 0.0, "end_s": 1.0, "label": "x\ty\nz\r",
                       "score": 0.5, "error": ""}  # fmt: skip
-    assert written("audacity", row) == "0.000000\t1.000000\tx\\ty\\nz\\r\n"
+    assert written("audacity", row) == "0.000000\t1.000000\tx\\ty\\nz\\r (0.50)\n"
     lines = written("raven", row).splitlines()
     assert len(lines) == 2
     assert len(lines[1].split("\t")) == len(lines[0].split("\t"))
+
+
+def test_kaleidoscope_holds_no_formula_and_no_broken_row() -> None:
+    row: OutputRow = {"file": "=a/+b/-c\r\n.wav", "start_s": 0.0, "end_s": 1.0, "label": "@x\ny",
+                      "score": -0.5, "time": "=1T+1", "error": ""}  # fmt: skip
+    rows = list(csv.reader(io.StringIO(written("kaleidoscope", row), newline="")))
+    assert len(rows) == 2
+    assert rows[1][1:3] == ["'+b", "'-c\\r\\n.wav"]
+    assert rows[1][5:9] == ["'@x\\ny", "-0.500000", "'=1", "'+1"]
+
+
+def test_a_text_is_never_a_formula_in_excel() -> None:
+    text = written("excel", {"file": "=1+1", "score": -0.5})
+    assert text == "\ufefffile,score\n'=1+1,-0.500000\n"
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8", "cp1252"])

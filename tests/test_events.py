@@ -1,89 +1,260 @@
-"""Windows to segments, segments to events."""
+"""Scores over time to events: hysteresis, gaps, negative words, thresholds, streams and files."""
 
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftscore import Backbone, Classifier, Event, Segment
-from driftscore.events import merge, segments
+from driftscore import Audio, AudioError, Backbone, Classifier, Detection, Event, UsageError
+from driftscore.background import LONG_S, SHORT_S, Background
+from driftscore.events import BELOW, REACH_S, SHORT, Criteria, Tracker
+from driftscore.levels import LevelTrack
 from driftscore.vectors import Scores
+from driftscore.watchlist import WatchedLabel, WatchList
 
 from .conftest import LABELS, noise_clip
 
-AB = ("a", "b")
+HOP_S, RATE = 0.5, 16_000
 
 
 def row(*scores: float) -> Scores:
     return np.array(scores, dtype=np.float64)
 
 
-def test_each_window_is_responsible_for_its_middle() -> None:
-    parts = segments([(0, 10, row(1, 0)), (5, 15, row(0, 1)), (8, 18, row(1, 0))])
-    assert [(s.start_s, s.end_s) for s in parts] == [(0, 7.5), (7.5, 11.5), (11.5, 18)]
+def criteria(count: int = 1, threshold: float = 4.0, shortest: float = 0.0) -> Criteria:
+    labels = tuple("abcdef"[:count])
+    return Criteria(labels, np.full(count, threshold), np.full(count, shortest))
 
 
-def test_neighbours_with_one_label_make_one_event_with_the_best_score() -> None:
-    parts = segments([(0, 2, row(1, 0)), (1, 3, row(3, 0)), (2, 4, row(0, 2))])
-    assert merge(parts, AB) == [Event("a", 0, 2.5, 3), Event("b", 2.5, 4, 2)]
+def track(
+    scores: list[Scores], made: Criteria | None = None, *, window_s: float = 2.0
+) -> list[Event]:
+    """Return the events of windows at a hop of half a second."""
+    tracker = Tracker(made or criteria(len(scores[0])), Detection(), hop_s=HOP_S)
+    found: list[Event] = []
+    for number, values in enumerate(scores):
+        found += tracker.feed(HOP_S * number, HOP_S * number + window_s, values)
+    return found + tracker.finish(HOP_S * (len(scores) - 1) + window_s)
 
 
-def test_silence_ends_an_event() -> None:
-    parts = segments([(0, 2, row(1, 0)), (6, 8, row(1, 0))])
-    assert [(e.start_s, e.end_s) for e in merge(parts, AB)] == [(0, 2), (6, 8)]
+def one_label(*scores: float) -> list[Scores]:
+    return [row(score) for score in scores]
 
 
-def test_with_a_threshold_events_of_several_labels_may_overlap() -> None:
-    parts = segments([(0, 2, row(1, 1)), (1, 3, row(1, 0)), (2, 4, row(0, 0))])
-    events = merge(parts, AB, threshold=0.5)
-    assert [(e.label, e.start_s, e.end_s) for e in events] == [("b", 0, 1.5), ("a", 0, 2.5)]
-    assert merge(parts, AB, threshold=2) == []
+def test_an_event_begins_at_a_share_of_the_threshold_and_must_reach_it() -> None:
+    [event] = track(one_label(0, 1, 1.5, 5, 4, 4, 4, 3, 1, 0, *[0] * 9))
+    # Windows 2 (from 1.0 to 3.0 s) is above 0.35 x 4, window 7 (from 3.5 s) the last one.
+    assert event.label == "a"
+    assert event.start_s == pytest.approx(3.0 - REACH_S)
+    assert event.end_s == pytest.approx(3.5 + REACH_S)
+    assert (event.score, event.threshold, event.rejected) == (5.0, 4.0, "")
 
 
-@given(st.lists(st.tuples(st.floats(-1, 1), st.floats(-1, 1)), min_size=1, max_size=40))
-def test_events_cover_a_recording_once_and_in_order(scores: list[tuple[float, float]]) -> None:
-    parts = segments([(5.0 * i, 5.0 * i + 10, row(*s)) for i, s in enumerate(scores)])
-    events = merge(parts, AB)
-    assert events[0].start_s == 0
-    assert events[-1].end_s == 5.0 * (len(scores) - 1) + 10
-    for before, after in pairwise(events):
-        assert before.end_s == after.start_s
-        assert before.label != after.label
+def test_a_sound_is_placed_where_it_is_whatever_the_window() -> None:
+    """Score 5 in each window of which the sound from 10.0 to 12.0 s fills `REACH_S`."""
+    for window_s in (2.0, 3.0, 4.0):
+        shared = [min(12.0, s + window_s) - max(10.0, s) for s in HOP_S * np.arange(60)]
+        scores = [5.0 if part >= REACH_S else 0.0 for part in shared]
+        [event] = track(one_label(*scores), window_s=window_s)
+        assert event.start_s == pytest.approx(10.0, abs=HOP_S)
+        assert event.end_s == pytest.approx(12.0, abs=HOP_S)
 
 
-@given(
-    st.lists(st.tuples(st.floats(-1, 1), st.floats(-1, 1)), min_size=1, max_size=40),
-    st.floats(-1, 1),
-)
-def test_the_time_of_a_label_is_the_time_of_its_windows(
-    scores: list[tuple[float, float]], threshold: float
+def test_a_sound_in_one_window_is_in_its_middle() -> None:
+    [event] = track(one_label(0, 0, 5, *[0] * 9))
+    assert (event.start_s, event.end_s) == (2.0 - HOP_S / 2, 2.0 + HOP_S / 2)
+
+
+def test_below_the_threshold_nothing_is_reported_and_a_near_miss_says_so() -> None:
+    assert track(one_label(0, 2.5, 2.9, 0, 0)) == []
+    [near] = track(one_label(0, 3.5, 0, 0))
+    assert near.rejected == BELOW
+
+
+def test_events_that_are_three_seconds_apart_are_one() -> None:
+    near = [0.0, 5, *[0] * 6, 6, *[0] * 8]
+    far = [0.0, 5, *[0] * 7, 6, *[0] * 8]
+    [joined] = track(one_label(*near))
+    assert joined.score == 6
+    assert len(track(one_label(*far))) == 2
+
+
+def test_a_weak_stretch_near_an_event_does_not_move_its_onset() -> None:
+    [event] = track(one_label(0, 0, 2.2, 0, 5, *[0] * 9))
+    assert event.start_s == 3.0 - HOP_S / 2
+
+
+def test_an_event_at_the_ends_of_a_recording_lasts_to_its_ends() -> None:
+    [event] = track(one_label(5, 5, 5))
+    assert (event.start_s, event.end_s) == (0.0, 3.0)
+
+
+def test_several_labels_may_be_present_at_once() -> None:
+    found = track([row(0, 0), row(5, 0), row(5, 6), row(0, 6), row(0, 0)] + [row(0, 0)] * 8)
+    assert {event.label for event in found} == {"a", "b"}
+
+
+def test_a_shorter_event_than_asked_for_is_rejected() -> None:
+    [event] = track(one_label(0, 5, 0, 0, 0, 0, 0, 0, 0), criteria(shortest=2.0))
+    assert event.rejected == SHORT
+
+
+def test_a_negative_word_with_a_higher_peak_rejects_an_event() -> None:
+    made = Criteria(("a",), row(4.0), row(0.0), ("wind",))
+    [event] = track([row(0, 0), row(5, 6), *[row(0, 0)] * 8], made)
+    assert event.rejected == "more like 'wind'"
+    [kept] = track([row(0, 0), row(5, 4), *[row(0, 0)] * 8], made)
+    assert not kept.rejected
+
+
+def test_a_negative_word_counts_only_against_the_labels_that_it_opposes() -> None:
+    opposed = np.array([[True], [False]])
+    made = Criteria(("a", "b"), row(4.0, 4.0), row(0.0, 0.0), ("wind",), opposed)
+    found = track([row(0, 0, 0), row(5, 5, 9), *[row(0, 0, 0)] * 8], made)
+    assert {event.label: bool(event.rejected) for event in found} == {"a": True, "b": False}
+
+
+def test_silence_between_windows_ends_an_event() -> None:
+    tracker = Tracker(criteria(), Detection(), hop_s=HOP_S)
+    found = tracker.feed(0.0, 2.0, row(5))
+    found += tracker.feed(60.0, 62.0, row(5))
+    found += tracker.finish(62.0)
+    assert [(event.start_s, event.end_s) for event in found] == [(0.0, 1.25), (60.75, 62.0)]
+
+
+@given(st.lists(st.tuples(*[st.floats(-2, 10)] * 3), min_size=1, max_size=80), st.floats(0.5, 8.0))
+@settings(deadline=None)
+def test_events_of_a_label_do_not_overlap_and_lie_inside_the_recording(
+    scores: list[tuple[float, float, float]], threshold: float
 ) -> None:
-    parts = [Segment(i, i + 1.0, row(*s)) for i, s in enumerate(scores)]
-    events = merge(parts, AB, threshold=threshold)
-    for c, label in enumerate(AB):
-        present = sum(s.scores[c] >= threshold for s in parts)
-        found = sum(e.end_s - e.start_s for e in events if e.label == label)
-        assert found == pytest.approx(present)
+    found = track([row(*values) for values in scores], criteria(3, threshold))
+    end_s = HOP_S * (len(scores) - 1) + 2.0
+    for label in "abc":
+        own = sorted((e for e in found if e.label == label), key=lambda e: e.start_s)
+        assert all(0 <= e.start_s < e.end_s <= end_s for e in own)
+        reported = [e for e in own if not e.rejected]
+        assert all(before.end_s <= after.start_s for before, after in pairwise(reported))
+        assert all(e.score >= threshold for e in reported)
+        # A label is reported if and only if it reaches its threshold somewhere.
+        column = [values["abc".index(label)] for values in scores]
+        assert bool(reported) == (max(column) >= threshold)
 
 
-def test_the_timeline_of_a_recording_follows_its_sounds(fake: Backbone) -> None:
-    low = noise_clip(6.0, seed=6).samples
-    high = np.diff(noise_clip(6.0, seed=0).samples, prepend=0).astype(np.float32)
+@given(st.lists(st.floats(-3, 3), min_size=1, max_size=400))
+@settings(deadline=None)
+def test_the_level_is_the_higher_of_two_running_medians(values: list[float]) -> None:
+    background = Background(1.0, prior=row(0.0))
+    past = [0.0] * int(LONG_S)
+    for value in values:
+        expected = max(np.median(past[-int(SHORT_S) :]), np.median(past[-int(LONG_S) :]))
+        assert background.level(row(value))[0] == pytest.approx(expected)
+        background.update(row(value), np.array([False]))
+        past.append(value)
+
+
+def test_a_label_that_is_held_does_not_become_its_own_background() -> None:
+    background = Background(1.0, prior=row(0.0, 0.0))
+    for _ in range(60):
+        background.update(row(5.0, 5.0), np.array([True, False]))
+    assert background.level(row(5.0, 5.0)).tolist() == [0.0, 5.0]
+
+
+def test_without_a_calibration_the_first_half_minute_is_learnt_from() -> None:
+    background = Background(1.0)
+    rng = np.random.default_rng(0)
+    for _ in range(29):
+        background.update(rng.normal(size=1), np.array([False]))
+    assert background.spread() is None
+    background.update(rng.normal(size=1), np.array([False]))
+    spread = background.spread()
+    assert spread is not None
+    assert 0.3 < spread[0] < 3.0
+
+
+def test_levels_are_those_of_the_samples() -> None:
+    track_ = LevelTrack(RATE)
+    quiet, loud = 0.01 * np.ones(RATE * 10), 0.1 * np.ones(RATE * 2)
+    for block in np.array_split(np.concatenate([quiet, loud, quiet]).astype(np.float32), 7):
+        track_.feed(block)
+    assert track_.level_db(10.0, 12.0) == pytest.approx(-20.0, abs=0.01)
+    assert track_.snr_db(10.0, 12.0) == pytest.approx(10 * np.log10(99), abs=0.01)
+    assert track_.snr_db(0.0, 1.0) is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"false_alarms": 0}, "false_alarms must be a number that is positive"),
+        ({"threshold": float("nan")}, "threshold must be"),
+        ({"window_s": "2"}, "window_s must be"),
+        ({"min_duration_s": -1}, "at least 0"),
+        ({"leave": 2}, "share of the threshold"),
+        ({"thresholds_from": "nowhere"}, "calibration, quiet, recording"),
+    ],
+)
+def test_wrong_settings_are_refused_in_words(wrong: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Detection(**wrong)  # type: ignore[arg-type]
+
+
+def place(seconds: float = 40.0) -> Audio:
+    """A quiet noise with one tone from 20 to 23 seconds."""
+    samples = noise_clip(seconds, rate=RATE).samples * 0.05
+    time_s = np.arange(3 * RATE) / RATE
+    samples[20 * RATE : 23 * RATE] += np.sin(2 * np.pi * 440 * time_s).astype(np.float32)
+    return Audio(samples, RATE)
+
+
+def events_of(audio: Audio, backbone: Backbone, **values: float) -> list[Event]:
+    found = Detection(threshold=0.05, window_s=1.0, hop_s=0.5).changed(**values)
+    classifier = Classifier(LABELS, backbone=backbone)
+    return list(classifier.events(audio, WatchList.of(LABELS, ("none",)), found))
+
+
+def test_a_stream_gives_the_events_of_the_file_however_it_is_cut(fake: Backbone) -> None:
+    audio = place()
     classifier = Classifier(LABELS, backbone=fake)
-    one, two = classifier.predict([(low, 16_000), (high, 16_000)])
-    assert one != two, "the fake model must distinguish the two for this test to mean anything"
-    events = classifier.timeline((np.concatenate([low, high]), 16_000))
-    assert [e.label for e in (events[0], events[-1])] == [one, two]
-    assert events[0].start_s == 0
-    assert events[-1].end_s == pytest.approx(12.0)
+    found = Detection(threshold=0.02, window_s=1.0, hop_s=0.5)
+    detector = classifier.detector(WatchList.of(LABELS, ("none",)), found)
+    expected = list(detector.events(audio, rejected=True))
+    assert expected
+    for sizes in (1_000, 16_000, 77_777):
+        stream = detector.stream(RATE)
+        got: list[Event] = []
+        for first in range(0, len(audio.samples), sizes):
+            got += stream.feed(audio.samples[first : first + sizes])
+        got += stream.finish()
+        assert sorted(got, key=lambda e: (e.start_s, e.end_s, e.label)) == expected
+        assert stream.seconds == 40.0
 
 
-def test_a_timeline_can_be_made_from_embeddings(fake: Backbone) -> None:
-    classifier = Classifier(LABELS, backbone=fake)
-    clip = noise_clip(6.0, seed=6)
-    [embedded] = classifier.embed([clip])
-    assert classifier.timeline(embedded) == classifier.timeline(clip)
-    segment = classifier.segments(embedded)[0]
-    assert (segment.start_s, segment.end_s, segment.scores.shape) == (0.0, 1.5, (3,))
+def test_a_recording_without_samples_is_an_error(fake: Backbone) -> None:
+    with pytest.raises(AudioError, match="no samples"):
+        events_of(Audio(np.zeros(0, np.float32), RATE), fake)
+
+
+def test_a_silent_recording_has_no_events(fake: Backbone) -> None:
+    assert events_of(Audio(np.zeros(RATE * 5, np.float32), RATE), fake) == []
+
+
+def test_a_stream_needs_thresholds_that_are_known_before_it(fake: Backbone) -> None:
+    detector = Classifier(LABELS, backbone=fake).detector(
+        settings=Detection(thresholds_from="recording")
+    )
+    with pytest.raises(UsageError, match="need all of it"):
+        detector.stream(RATE)
+
+
+def test_other_wordings_of_a_label_are_averaged(fake: Backbone) -> None:
+    plain = Classifier(LABELS, backbone=fake).fit().head_
+    both = WatchList((WatchedLabel(LABELS[0], wordings=(LABELS[1],)),), background=False)
+    head = Classifier([LABELS[0]], backbone=fake).detector(both).head
+    np.testing.assert_allclose(head.weights[0], plain.weights[:2].mean(axis=0), atol=1e-6)
+    assert head.labels == (LABELS[0],)
+
+
+def test_the_old_timeline_is_deprecated(fake: Backbone) -> None:
+    with pytest.warns(DeprecationWarning, match=r"use Classifier\.events"):
+        Classifier(LABELS, backbone=fake, threshold=0.1).timeline(noise_clip(3.0))

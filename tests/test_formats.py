@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -34,11 +35,14 @@ def written(rows: list[OutputRow], format: str, columns: tuple[str, ...] = ()) -
 
 
 def test_every_format_describes_itself() -> None:
-    assert format_names() == ("audacity", "csv", "json", "jsonl", "raven", "table")
+    assert format_names() == (
+        "audacity", "csv", "excel", "json", "jsonl", "kaleidoscope", "raven", "table"
+    )  # fmt: skip
     for name in format_names():
         found = find_format(name)
         assert found.summary
-        assert found.spans == (name in ("audacity", "raven"))
+        assert found.spans == (name in ("audacity", "kaleidoscope", "raven"))
+        assert found.lengths == (name == "raven")
 
 
 def test_csv_has_six_decimals_and_one_column_per_label() -> None:
@@ -62,15 +66,100 @@ def test_json_and_jsonl_hold_the_same_rows() -> None:
     assert json.loads(written(BEST, "jsonl").splitlines()[0])["score"] == 0.123457
 
 
-def test_audacity_and_raven_hold_the_times_of_good_recordings() -> None:
-    assert written(EVENTS, "audacity") == "0.000000\t1.500000\tdog\n2.000000\t3.250000\tcat\n"
-    header, *lines = csv.reader(io.StringIO(written(EVENTS, "raven")), delimiter="\t")
-    assert header[:5] == ["Selection", "View", "Channel", "Begin Time (s)", "End Time (s)"]
-    assert [line[0] for line in lines] == ["1", "2"]
-    assert lines[1][3:] == ["2.000000", "3.250000", "a.wav", "cat", "0.250000"]
+def table_of(text: str, delimiter: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter))
 
 
-@pytest.mark.parametrize("format", ["audacity", "raven"])
+def test_audacity_holds_the_times_the_label_and_the_score() -> None:
+    assert written(EVENTS, "audacity") == (
+        "0.000000\t1.500000\tdog (0.50)\n2.000000\t3.250000\tcat (0.25)\n"
+    )
+    assert written([{**EVENTS[0], "score": ""}], "audacity") == "0.000000\t1.500000\tdog\n"
+    assert written([{**EVENTS[0], "label": ""}], "audacity") == ""
+
+
+def test_raven_holds_the_columns_that_its_readers_ask_for() -> None:
+    rows = table_of(written(EVENTS, "raven"), "\t")
+    assert list(rows[0])[:7] == [
+        "Selection", "View", "Channel", "Begin Time (s)", "End Time (s)", "Low Freq (Hz)",
+        "High Freq (Hz)",
+    ]  # fmt: skip
+    assert [row["Selection"] for row in rows] == ["1", "2"]
+    assert (rows[1]["Begin Time (s)"], rows[1]["End Time (s)"]) == ("2.000000", "3.250000")
+    assert (rows[1]["Label"], rows[1]["Score"]) == ("cat", "0.250000")
+    assert rows[1]["Begin File"] == "a.wav"
+    assert rows[1]["Begin Path"] == str(Path("a.wav").absolute())
+    assert float(rows[0]["Low Freq (Hz)"]) < float(rows[0]["High Freq (Hz)"])
+
+
+NIGHT: list[OutputRow] = [
+    {"file": "a.wav", "start_s": 2.0, "end_s": 3.25, "label": "cat", "score": 0.25, "error": "",
+     "level_db": -31.5, "snr_db": 6.25, "time": "2026-11-16T23:59:59.500+01:00",
+     "duration_s": 60.5, "rate": 48000},
+    {"file": "a.wav", "start_s": 4.0, "end_s": 5.0, "label": "dog", "score": 0.5, "error": "",
+     "level_db": None, "snr_db": None, "time": "", "duration_s": 60.5, "rate": 48000},
+    {"file": "quiet.wav", "start_s": 0.0, "end_s": 0.0, "label": "", "score": "", "error": "",
+     "duration_s": 100.0, "rate": 48000},
+    {"file": "bad.wav", "start_s": 0.0, "end_s": 0.0, "label": "", "score": "", "error": "is bad"},
+    {"file": "b.wav", "start_s": 1.0, "end_s": 2.0, "label": "dog", "score": 0.5, "error": "",
+     "duration_s": 3.0, "rate": 16000},
+]  # fmt: skip
+
+
+def test_times_of_raven_go_on_through_all_recordings_also_those_without_an_event() -> None:
+    rows = table_of(written(NIGHT, "raven"), "\t")
+    assert [float(row["Begin Time (s)"]) for row in rows] == [2.0, 4.0, 60.5 + 100.0 + 1.0]
+    assert [float(row["End Time (s)"]) for row in rows] == [3.25, 5.0, 60.5 + 100.0 + 2.0]
+    assert [float(row["File Offset (s)"]) for row in rows] == [2.0, 4.0, 1.0]
+    assert [row["High Freq (Hz)"] for row in rows] == ["24000.0", "24000.0", "8000.0"]
+    assert [row["SNR (dB)"] for row in rows] == ["6.2", "", ""]
+    assert [row["Level (dBFS)"] for row in rows] == ["-31.5", "", ""]
+    assert rows[0]["Clock Time"] == "2026-11-16T23:59:59.500+01:00"
+
+
+def test_crowsetta_opens_a_table_of_raven(tmp_path: Path) -> None:
+    crowsetta = pytest.importorskip("crowsetta", reason="crowsetta is not installed: make setup")
+    path = tmp_path / "events.txt"
+    path.write_text(written(NIGHT, "raven"), encoding="utf-8")
+    raven = crowsetta.formats.bbox.Raven.from_file(path, annot_col="Label")
+    boxes = raven.to_bbox()
+    assert [(box.onset, box.offset, box.label) for box in boxes] == [
+        (2.0, 3.25, "cat"), (4.0, 5.0, "dog"), (161.5, 162.5, "dog"),
+    ]  # fmt: skip
+    assert (boxes[0].low_freq, boxes[0].high_freq) == (0.0, 24000.0)
+
+
+def test_kaleidoscope_finds_the_file_by_its_folders() -> None:
+    rows = table_of(
+        written([{**NIGHT[0], "file": "nights/yard/a.wav"}, *NIGHT[2:]], "kaleidoscope"), ","
+    )
+    assert list(rows[0])[:6] == ["INDIR", "FOLDER", "IN FILE", "OFFSET", "DURATION", "TOP1MATCH"]
+    place = Path(rows[0]["INDIR"]) / rows[0]["FOLDER"] / rows[0]["IN FILE"]
+    assert place == Path("nights/yard/a.wav").absolute()
+    assert [(float(row["OFFSET"]), float(row["DURATION"])) for row in rows] == [(2, 1.25), (1, 1)]
+    assert [(row["TOP1MATCH"], float(row["SCORE"])) for row in rows] == [
+        ("cat", 0.25),
+        ("dog", 0.5),
+    ]
+    assert (rows[0]["DATE"], rows[0]["TIME"]) == ("2026-11-16", "23:59:59")
+    assert (rows[1]["DATE"], rows[1]["TIME"], rows[1]["MANUAL ID"]) == ("", "", "")
+
+
+def test_excel_is_csv_with_a_byte_order_mark_where_the_stream_can_hold_one() -> None:
+    assert written(NIGHT[:2], "excel") == "\ufeff" + written(NIGHT[:2], "csv")
+    assert written([], "excel", ("file", "label")) == "\ufefffile,label\n"
+    latin = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    write_rows(NIGHT[:2], "excel", latin)
+    latin.seek(0)
+    assert latin.read() == written(NIGHT[:2], "csv")
+
+
+def test_an_unknown_level_is_an_empty_cell_and_null() -> None:
+    assert table_of(written(NIGHT[:2], "csv"), ",")[1]["snr_db"] == ""
+    assert json.loads(written(NIGHT[:2], "jsonl").splitlines()[1])["snr_db"] is None
+
+
+@pytest.mark.parametrize("format", ["audacity", "kaleidoscope", "raven"])
 def test_rows_without_times_are_refused_by_a_format_of_spans(format: str) -> None:
     with pytest.raises(UsageError, match=f"--format {format} writes one label with its times"):
         written(BEST[:1], format)
@@ -92,7 +181,7 @@ def test_columns_make_a_header_where_there_is_no_row(format: str, expected: str)
     assert "file" in written([], "table", ("file", "label"))
 
 
-@pytest.mark.parametrize("format", ["csv", "json", "jsonl", "raven"])
+@pytest.mark.parametrize("format", ["csv", "excel", "json", "jsonl", "kaleidoscope", "raven"])
 def test_rows_are_written_as_they_arrive(format: str) -> None:
     out = io.StringIO()
 

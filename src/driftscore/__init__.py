@@ -16,6 +16,7 @@ from driftscore.audio import Audio
 from driftscore.backbones import Backbone, load_backbone
 from driftscore.bank import ClassBank, build_bank
 from driftscore.classifier import Classifier
+from driftscore.detector import Detector
 from driftscore.embedder import Embedded, Embedder
 from driftscore.errors import (
     AudioError,
@@ -30,13 +31,14 @@ from driftscore.errors import (
     WorkerError,
     WriteError,
 )
-from driftscore.events import Event, Segment
+from driftscore.events import Detection, Event
 from driftscore.head import Head
 from driftscore.pipeline import pipeline
 from driftscore.result import Result
 from driftscore.rules import compile_head
 from driftscore.settings import PromptSettings
 from driftscore.version import __version__
+from driftscore.watchlist import WatchedLabel, WatchList
 
 __all__ = [
     "Audio",
@@ -44,6 +46,8 @@ __all__ = [
     "Backbone",
     "ClassBank",
     "Classifier",
+    "Detection",
+    "Detector",
     "DownloadError",
     "DriftscoreError",
     "Embedded",
@@ -55,10 +59,11 @@ __all__ = [
     "MissingExtraError",
     "PromptSettings",
     "Result",
-    "Segment",
     "StoreError",
     "UndefinedMetricError",
     "UsageError",
+    "WatchList",
+    "WatchedLabel",
     "WorkerError",
     "WriteError",
     "__version__",

@@ -20,8 +20,9 @@ from driftscore.decoding import Blocks, Encoded, Samples, decoded, describe, is_
 from driftscore.errors import AudioError, DriftscoreError, UsageError
 from driftscore.files import is_url, list_url
 
-__all__ = ["SUFFIXES", "Audio", "Recording", "Samples", "Window", "describe", "expand", "read",
-           "read_blocks", "resampled_blocks", "sounding_windows", "windows"]  # fmt: skip
+__all__ = ["SUFFIXES", "Audio", "Recording", "Samples", "Window", "describe", "expand",
+           "native_blocks", "read", "read_blocks", "resampled_blocks", "sounding_windows",
+           "windows"]  # fmt: skip
 
 Numbers = NDArray[np.floating] | NDArray[np.integer]
 
@@ -149,7 +150,7 @@ def sounding_windows(recording: Recording, *, rate: int, seconds: float) -> Iter
 
 def read(recording: Recording, *, rate: int | None = None, seconds: float | None = None) -> Audio:
     """Read a recording as mono, at its own rate or resampled to `rate`; its first `seconds`."""
-    with _blocks(recording) as blocks:
+    with native_blocks(recording) as blocks:
         return read_blocks(blocks, rate=rate, seconds=seconds, name=describe(recording))
 
 
@@ -237,7 +238,7 @@ def _window(samples: Samples, position: int, rate: int) -> Window:
 
 def resampled_blocks(recording: Recording, rate: int) -> Iterator[Samples]:
     """Yield the mono samples of a recording at `rate`, block by block."""
-    with _blocks(recording) as (native, blocks):
+    with native_blocks(recording) as (native, blocks):
         yield from _resample(blocks, native, rate)
 
 
@@ -253,8 +254,8 @@ def _resample(blocks: Iterator[Samples], native: int, rate: int) -> Iterator[Sam
 
 
 @contextmanager
-def _blocks(recording: Recording) -> Iterator[Blocks]:
-    """Yield the rate and the mono blocks of a sound file or of samples."""
+def native_blocks(recording: Recording) -> Iterator[Blocks]:
+    """Yield the recording's own rate and its mono blocks."""
     try:
         if is_encoded(recording):
             with decoded(recording) as opened:

@@ -78,6 +78,7 @@ def list_caches() -> list[Cache]:
     return [
         Cache("texts", "embeddings of texts and labels", home, ("texts.sqlite*",)),
         Cache("audio", "embeddings of recordings, by content", home, ("audio.sqlite*",)),
+        Cache("windows", "windows of recordings, for --resume and --cache", home, ("windows",)),
         Cache("models", "exported and downloaded models", home, models),
         Cache("loudness", "loudness of recordings (lab)", home, ("loudness.sqlite*",)),
         Cache("scenes", "scenes of the shared recordings (lab)", home, ("scenes",)),

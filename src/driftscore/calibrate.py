@@ -18,8 +18,10 @@ from driftscore.audio import Audio, Recording, Samples, describe, read
 from driftscore.backbones import Backbone
 from driftscore.bank import ClassBank, build_bank
 from driftscore.calibration import FEWEST, Calibration, agreement
+from driftscore.detector import window_and_hop
 from driftscore.embedder import Embedder
 from driftscore.errors import AudioError, DriftscoreError, UsageError
+from driftscore.events import Detection
 from driftscore.head import Head
 from driftscore.noise import SYNTHETIC, add_at_snr, excerpt, synthetic
 from driftscore.progress import progress_bar
@@ -45,6 +47,9 @@ EVERYDAY = (
     "rain", "wind", "waves", "stream", "fire crackling", "guitar", "piano", "drums", "violin",
 )  # fmt: skip
 """Labels with which the settings of rules are compared; no recording is labelled with them."""
+QUIET_S = 7200.0
+"""Seconds of a quiet recording that are kept."""
+SHORTEST_QUIET_S = 300.0
 _WORTH = 0.01  # a rule must agree this much more often than a simpler one to be preferred
 _EXCERPT_S = 60.0  # what is read of a recording
 _NOISE_S = 300.0  # what is read of a noise
@@ -120,6 +125,41 @@ def adapt(
     windows = np.concatenate(rows)
     kept = windows[np.unique(np.linspace(0, len(windows) - 1, MOST).round().astype(int))]
     return calibration.at_site(kept, weight=weight), problems
+
+
+def add_quiet(
+    calibration: Calibration,
+    embedder: Embedder,
+    recordings: Sequence[Recording],
+    *,
+    progress: bool | None = None,
+) -> tuple[Calibration, list[str]]:
+    """Return a calibration with recordings in which no label is present, and problems met.
+
+    Thresholds of events are then set by how often each label would be reported there. Of more than
+    `QUIET_S` seconds the first ones are kept.
+    """
+    window_s, hop_s = window_and_hop(Detection(), embedder.backbone)
+    rows: list[Vector] = []
+    problems: list[str] = []
+    most = round(QUIET_S / hop_s)
+    with progress_bar("Quiet windows", most, show=progress) as advance:
+        for recording in recordings:
+            try:
+                for _, _, row in embedder.slide(recording, window_s=window_s, hop_s=hop_s):
+                    rows.append(row)
+                    advance(1)
+                    if len(rows) == most:
+                        break
+            except DriftscoreError as error:
+                problems.append(f"{describe(recording)}: {error}")
+    if len(rows) * hop_s < SHORTEST_QUIET_S:
+        first = f"; the first problem: {problems[0]}" if problems else ""
+        raise AudioError(
+            f"A quiet recording must have at least {SHORTEST_QUIET_S / 60:g} minutes that are not "
+            f"digital silence, got {len(rows) * hop_s / 60:.1f}{first}"
+        )
+    return calibration.with_quiet(np.stack(rows), window_s=window_s, hop_s=hop_s), problems
 
 
 def choose_settings(

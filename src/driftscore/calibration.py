@@ -52,6 +52,7 @@ _ABOUT = table(
         "default_rule": text,
         "made_by": mapping(anything),
     },
+    {"quiet_window_s": number(0, 3600), "quiet_hop_s": number(0, 3600)},
     open_=True,
 )
 
@@ -68,6 +69,12 @@ class Calibration:
     """Embeddings of recordings of one place, if it was adapted to one: (m, d)."""
     site_weight: float = 0.0
     """The weight of the place in the mean and covariance of all."""
+    quiet: Matrix = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    """Embeddings of the windows of a recording in which no label is present, in order: (w, d)."""
+    quiet_window_s: float = 0.0
+    """Length of a window of the quiet recording."""
+    quiet_hop_s: float = 0.0
+    """Seconds from one of its windows to the next."""
     settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """Settings of rules that were chosen for this backbone, by rule."""
     default_rule: str = ""
@@ -81,11 +88,14 @@ class Calibration:
                 f"A calibration needs one noisy embedding per clean one, got shapes "
                 f"{self.clean.shape} and {self.noisy.shape}"
             )
-        if len(self.site) and self.site.shape[1:] != self.clean.shape[1:]:
-            raise MismatchError(
-                f"The embeddings of the place have shape {self.site.shape}, those of the clips "
-                f"{self.clean.shape}: they come from different models"
-            )
+        for what, rows in (("place", self.site), ("quiet recording", self.quiet)):
+            if len(rows) and rows.shape[1:] != self.clean.shape[1:]:
+                raise MismatchError(
+                    f"The embeddings of the {what} have shape {rows.shape}, those of the clips "
+                    f"{self.clean.shape}: they come from different models"
+                )
+        if len(self.quiet) and not 0 < self.quiet_hop_s <= self.quiet_window_s:
+            raise UsageError("A quiet recording needs its window and its hop in seconds")
         if len(self.clean) < FEWEST // 2:  # settings are chosen with halves
             raise UsageError(
                 f"A calibration needs at least {FEWEST} clips, got {len(self.clean)}; "
@@ -149,12 +159,23 @@ class Calibration:
             raise UsageError(f"The weight of the place must lie within 0 and 1, got {weight}")
         return replace(self, site=rows.astype(np.float32), site_weight=weight)
 
+    def with_quiet(self, rows: Matrix, *, window_s: float, hop_s: float) -> "Calibration":
+        """Return the calibration with the windows of a recording in which no label is present."""
+        return replace(
+            self, quiet=rows.astype(np.float32), quiet_window_s=window_s, quiet_hop_s=hop_s
+        )
+
     def save(self, path: str | PathLike[str]) -> None:
         """Write as safetensors; embeddings are rounded to 8 bits, row by row."""
         tensors = {"clean": _rounded(self.clean), "noisy": _rounded(self.noisy)}
-        if len(self.site):
-            tensors["site"] = _rounded(self.site)
+        tensors |= {
+            name: _rounded(rows)
+            for name, rows in (("site", self.site), ("quiet", self.quiet))
+            if len(rows)
+        }
         about = {
+            "quiet_window_s": self.quiet_window_s,
+            "quiet_hop_s": self.quiet_hop_s,
             "site_weight": self.site_weight,
             "settings": {rule: dict(values) for rule, values in self.settings.items()},
             "default_rule": self.default_rule,
@@ -166,13 +187,15 @@ class Calibration:
     def load(path: str | PathLike[str], backbone: Backbone | None = None) -> "Calibration":
         """Read a calibration; with a backbone, refuse one that belongs to another model."""
         tensors, about = read_tensors(
-            path, kind=KIND, needs=("clean", "noisy"), may=("site",), about=_ABOUT
+            path, kind=KIND, needs=("clean", "noisy"), may=("site", "quiet"), about=_ABOUT
         )
         with reading(Path(path), "complete calibration"):
             rows = {name: _unit(tensor) for name, tensor in tensors.items()}
             found = Calibration(
                 **rows,
                 site_weight=float(about["site_weight"]),
+                quiet_window_s=float(about.get("quiet_window_s", 0.0)),
+                quiet_hop_s=float(about.get("quiet_hop_s", 0.0)),
                 settings=about["settings"],
                 default_rule=str(about["default_rule"]),
                 made_by=about["made_by"],

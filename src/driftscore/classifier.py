@@ -5,11 +5,12 @@ It behaves as a scikit-learn estimator (`get_params`, `set_params`, `clone`, `fi
 encodes the labels.
 """
 
-import inspect
+import copy
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from os import PathLike
-from typing import TYPE_CHECKING, Literal, TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +20,12 @@ from driftscore.backbones import DEFAULT_BACKBONE, Backbone, check_model
 from driftscore.bank import build_bank
 from driftscore.calibration import Calibration
 from driftscore.deprecated import with_deprecated
+from driftscore.detector import Detector
 from driftscore.embedder import Embedded, Embedder
 from driftscore.embeddings import EmbeddingFile
 from driftscore.errors import UsageError
-from driftscore.events import Event, Segment, merge, segments
+from driftscore.estimator import Estimator
+from driftscore.events import Detection, Event
 from driftscore.head import Head
 from driftscore.progress import progress_bar
 from driftscore.prompts import check_labels, compose
@@ -31,9 +34,7 @@ from driftscore.rules import Compile, Rule, RuleModule, choose_rule, compile_rul
 from driftscore.rules import check_settings as check_rule_settings
 from driftscore.settings import AUTO, DEFAULT_PRESET, Preset, PromptSettings, load_preset
 from driftscore.vectors import Matrix, Scores
-
-if TYPE_CHECKING:
-    from sklearn.utils import Tags
+from driftscore.watchlist import NONE, WatchList
 
 _BLOCK = 2048
 """Recordings scored in one product, if as many are ready at once."""
@@ -50,7 +51,7 @@ def score_rows(head: Head, names: Sequence[str], rows: Matrix) -> Iterator[Resul
         yield from results(head.labels, names[block], head.scores(rows[block]))
 
 
-class Classifier:
+class Classifier(Estimator):
     """Label recordings with words of one's own.
 
     Parameters
@@ -65,13 +66,21 @@ class Classifier:
             {"standardised": False} gives raw scores.
         prompts: how prompts are composed; None for those of the preset.
         preset: the settings of a paper, by name, or the path of a preset file.
-        threshold: `predict_labels` and `timeline` report every label with at least this score.
+        threshold: `predict_labels` reports every label with at least this score, `events` every
+            event that reaches it above the label's background.
         head: a compiled head, in place of labels and rule.
         calibration: how noise moves the model's embeddings, by its path or loaded: scores are then
             standardised. None for the one that comes with the model, False for none.
         progress: show progress bars; None means only that of texts, and only on a terminal.
 
     """
+
+    rule_: Rule
+    why_: str
+    """Why this rule was chosen."""
+    calibration_: Calibration | None
+    """What scores are measured against; None if they are raw."""
+    fitted_attributes = ("head_", "classes_")
 
     def __init__(
         self,
@@ -91,7 +100,7 @@ class Classifier:
         self.labels = tuple(labels) if isinstance(labels, Iterator) else labels
         self.backbone = backbone
         self.rule = rule
-        self.settings = with_deprecated(settings, deprecated, _parameters)
+        self.settings = with_deprecated(settings, deprecated, self.parameters)
         self.prompts = prompts
         self.preset = preset
         self.threshold = threshold
@@ -164,23 +173,48 @@ class Classifier:
         """Return the accuracy of `predict` against the true labels."""
         return float(np.mean(self.predict(X) == np.asarray(y)))
 
-    def segments(self, recording: Recording | Embedded) -> list[Segment]:
-        """Return the scores of each window of a recording, with the part it is responsible for."""
-        if isinstance(recording, Embedded):
-            embedded = recording
-        else:
-            [embedded] = self.embed([recording])
-        embedded.check()
-        scores = self._fitted().head_.scores(embedded.rows)
-        return segments(
-            (start, end, row)
-            for (start, end), row in zip(embedded.spans.tolist(), scores, strict=True)
-        )
+    def detector(
+        self, watch: WatchList | None = None, settings: Detection | None = None
+    ) -> Detector:
+        """Return the detector of events: of the labels, or of a watch list in their place."""
+        given = self.head is not None
+        if watch is None:
+            labels = self._fitted().head_.labels if given else check_labels(self.labels or ())
+            # A compiled head knows no words but its own.
+            watch = WatchList.of(labels, (NONE,) if given else ())
+        words = self
+        if not given:
+            words = copy.copy(self).set_params(labels=(*watch.texts, *watch.competing))
+            words.threshold = 0.0  # one label is enough to look for events
+        found = settings or Detection()
+        if self.threshold is not None and found.threshold is None:
+            found = found.changed(threshold=self.threshold)
+        head = words.fit().head_
+        self.embedder_ = words.embedder_
+        if not given:
+            self.rule_, self.why_ = words.rule_, words.why_
+        return Detector(self.embedder_, head, watch, found, words.calibration_)
 
-    def timeline(self, recording: Recording | Embedded) -> list[Event]:
-        """Return the events of a recording: which label is present, from when to when."""
-        parts = self.segments(recording)
-        return merge(parts, self.head_.labels, threshold=self.threshold)
+    def events(
+        self,
+        recording: Recording,
+        watch: WatchList | None = None,
+        settings: Detection | None = None,
+    ) -> Iterator[Event]:
+        """Yield the events of a recording: which label is present, from when to when.
+
+        To search many recordings, make a `detector` once.
+        """
+        return self.detector(watch, settings).events(recording)
+
+    def timeline(self, recording: Recording) -> list[Event]:
+        """Return the events of a recording; deprecated, use `events`."""
+        warnings.warn(
+            "Classifier.timeline is deprecated; use Classifier.events",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return list(self.events(recording))
 
     def texts(self) -> list[str]:
         """Return the exact texts that the head is made of; no model is loaded.
@@ -209,50 +243,6 @@ class Classifier:
         changes = {"rule": rule, "settings": settings, "backbone": embedder}
         return Classifier(**{**self.get_params(), **changes}).fit()  # type: ignore[arg-type]
 
-    def get_params(self, deep: bool = True) -> dict[str, object]:
-        """Return the constructor's arguments."""
-        return {name: getattr(self, name) for name in _parameters()}
-
-    def set_params(self, **params: object) -> "Classifier":
-        """Change constructor arguments; the head is compiled again when it is next used.
-
-        The model stays loaded unless `backbone` itself is changed.
-        """
-        deprecated = {name: params.pop(name) for name in params.keys() - set(_parameters())}
-        if deprecated:
-            settings = cast("Mapping[str, object] | None", params.get("settings", self.settings))
-            params["settings"] = with_deprecated(settings, deprecated, _parameters)
-        for name, value in params.items():
-            setattr(self, name, value)
-        for fitted in ("head_", "classes_", *(["embedder_"] if "backbone" in params else [])):
-            self.__dict__.pop(fitted, None)
-        return self
-
-    def __sklearn_clone__(self) -> "Classifier":
-        """Share a loaded model between clones: it is never changed, and may be large."""
-        return type(self)(**self.get_params())  # type: ignore[arg-type]
-
-    def __sklearn_tags__(self) -> "Tags":
-        """Tell scikit-learn that this is a classifier of arbitrary objects."""
-        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
-
-        return Tags(
-            estimator_type="classifier",
-            target_tags=TargetTags(required=False),
-            transformer_tags=None,
-            regressor_tags=None,
-            classifier_tags=ClassifierTags(),
-            input_tags=InputTags(one_d_array=True, string=True),
-            requires_fit=False,
-        )
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "head_")
-
-    def __repr__(self) -> str:
-        shown = ", ".join(f"{k}={v!r}" for k, v in self.get_params().items() if v is not None)
-        return f"Classifier({shown})"
-
     def _fitted(self) -> "Classifier":
         return self if hasattr(self, "head_") else self.fit()
 
@@ -270,6 +260,7 @@ class Classifier:
         if self.head is not None:
             head = self.head if isinstance(self.head, Head) else Head.load(self.head)
             check_model(head.made_by, backbone, what="The head")
+            self.calibration_ = self._calibration(backbone) if head.standardised else None
             return head
         calibration = self._calibration(backbone)
         self.rule_, self.why_ = self._chosen_rule(calibration)
@@ -283,6 +274,7 @@ class Classifier:
             and self.rule_.standardised
             and calibration is not None,
         )
+        self.calibration_ = calibration if standardised else None
         cache = self.embedder_.text_cache
         bank = build_bank(
             check_labels(() if self.labels is None else self.labels),
@@ -377,9 +369,3 @@ def _listed(recordings: Iterable[Item]) -> list[Item]:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and math.isfinite(value)
-
-
-def _parameters() -> tuple[str, ...]:
-    """Return the names of the constructor's arguments."""
-    known = inspect.signature(Classifier).parameters.values()
-    return tuple(p.name for p in known if p.kind is not inspect.Parameter.VAR_KEYWORD)

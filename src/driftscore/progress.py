@@ -1,10 +1,12 @@
 """A progress bar for long work, on stderr or in a notebook; nothing where nobody can see it."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+from driftscore.reading import is_file
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,6 +44,66 @@ def progress_bar(what: str, total: int | None, *, show: bool | None = None) -> I
     with Progress(*columns, console=console, transient=transient) as bar:
         task = bar.add_task(what, total=total)
         yield lambda count: bar.advance(task, count)
+
+
+@contextmanager
+def seconds_bar(
+    what: str, recordings: Sequence[object], *, show: bool | None = None
+) -> Iterator[Callable[[float], None]]:
+    """Yield a function that advances a bar by seconds of audio; the total is read from headers."""
+    if not (_visible() if show is None else show):
+        yield lambda seconds: None
+        return
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    class AudioTime(ProgressColumn):
+        """Hours, minutes and seconds of audio."""
+
+        def render(self, task: Task) -> Text:
+            total = "" if task.total is None else f" of {hours_text(task.total)}"
+            return Text(f"{hours_text(task.completed)}{total}")
+
+    console = _console()
+    transient = console.is_terminal or console.is_jupyter
+    columns = (TextColumn("{task.description}"), BarColumn(), AudioTime(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=transient) as bar:
+        task = bar.add_task(what, total=_total_seconds(recordings))
+        yield lambda seconds: bar.advance(task, seconds)
+
+
+def hours_text(seconds: float) -> str:
+    """Return a time as 1:02:03."""
+    whole = int(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+_MOST_HEADERS = 1000
+"""Recordings whose headers are read to know how long all of them are."""
+
+
+def _total_seconds(recordings: Sequence[object]) -> float | None:
+    """Return the length of all recordings; None where a header does not say."""
+    if len(recordings) > _MOST_HEADERS:
+        return None
+    import soundfile
+
+    total = 0.0
+    for recording in recordings:
+        if not (isinstance(recording, str) and is_file(recording)):
+            return None
+        try:
+            total += float(soundfile.info(recording).duration)
+        except (RuntimeError, OSError, ValueError):
+            return None
+    return total
 
 
 def _console() -> "Console":

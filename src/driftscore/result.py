@@ -20,6 +20,8 @@ class Result:
     error: str = ""
     leading: Sequence[tuple[str, float]] = field(default=(), repr=False, compare=False)
     """The best two labels with their scores, if they were computed for many at once."""
+    fits: tuple[bool, ...] | None = None
+    """Whether each label fits at all; None where that was not asked: the best one is taken."""
 
     @property
     def ranking(self) -> list[tuple[str, float]]:
@@ -37,8 +39,13 @@ class Result:
 
     @property
     def label(self) -> str:
-        """The best label."""
-        return "" if self.scores is None else self.labels[int(self.scores.argmax())]
+        """The best label; empty if none fits."""
+        if self.scores is None:
+            return ""
+        if self.fits is None:
+            return self.labels[int(self.scores.argmax())]
+        fitting = np.where(self.fits, self.scores, -math.inf)
+        return self.labels[int(fitting.argmax())] if any(self.fits) else ""
 
     @property
     def margin(self) -> float:

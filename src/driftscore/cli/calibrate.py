@@ -5,13 +5,12 @@ from typing import Annotated
 import typer
 
 from driftscore.audio import expand
-from driftscore.backbones import DEFAULT_BACKBONE, DEFAULT_RUNTIME
-from driftscore.calibrate import MOST, adapt, make_calibration
+from driftscore.calibrate import MOST, adapt, add_quiet, make_calibration
 from driftscore.calibration import Calibration
 from driftscore.cli import options as take
+from driftscore.cli.groups import EmbedOptions, flat
 from driftscore.cli.reporting import say
 from driftscore.embedder import Embedder
-from driftscore.engines import DEFAULT_ENGINE
 from driftscore.errors import UsageError
 
 CalibrationOut = Annotated[
@@ -35,6 +34,14 @@ Update = Annotated[
         "that of --calibration, to it. Takes the place of RECORDINGS.",
     ),
 ]
+Quiet = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--quiet",
+        help="Recordings of a place in which none of your sounds occurs: thresholds of events then "
+        "follow from it. Takes the place of RECORDINGS.",
+    ),
+]
 PlaceWeight = Annotated[
     str, typer.Option("--weight", help="With --update: weight of the place, 0 to 1.")
 ]
@@ -42,35 +49,37 @@ Most = Annotated[int, typer.Option("--most", help="Clips to use; of more, a rand
 Seed = Annotated[int, typer.Option("--seed", help="Seed of the random choices.")]
 
 
+@flat
 def calibrate(
+    model: EmbedOptions,
     out: CalibrationOut,
     recordings: Unlabelled = None,
     noise: Noises = None,
     update: Update = None,
+    quiet: Quiet = None,
     calibration: take.CalibrationFile = None,
     weight: PlaceWeight = "0.5",
     most: Most = MOST,
     seed: Seed = 0,
-    backbone: take.BackboneName = DEFAULT_BACKBONE,
-    runtime: take.Runtime = DEFAULT_RUNTIME,
-    cache: take.KeepAudio = False,
-    engine: take.EngineName = DEFAULT_ENGINE,
-    address: take.Address = None,
-    threads: take.Threads = None,
 ) -> None:
     """Measure how noise moves a model's embeddings, or adapt that to a place; no labels."""
-    if bool(recordings) == bool(update):
-        raise UsageError("Give RECORDINGS to make a calibration, or --update FOLDER to adapt one")
+    if sum(map(bool, (recordings, update, quiet))) != 1:
+        raise UsageError(
+            "Give RECORDINGS to make a calibration, --update FOLDER to adapt one, or --quiet FILE "
+            "to set thresholds by a recording in which nothing happens"
+        )
     share = take.number("--weight", weight)
-    files, noises = expand(recordings or update or []), expand(noise or [])
-    with take.make_embedder(backbone, runtime, cache, engine, address, threads) as embedder:
-        if update:
+    files, noises = expand(recordings or update or quiet or []), expand(noise or [])
+    with model.embedder() as embedder:
+        if quiet:
+            made, problems = add_quiet(_base(calibration, embedder), embedder, files)
+        elif update:
             base = _base(calibration, embedder)
             made, problems = adapt(base, embedder, files, weight=share)
         else:
             made, problems = make_calibration(embedder, files, noises, most=most, seed=seed)
     made.save(out)
-    _report(made, problems, out, backbone)
+    _report(made, problems, out, model.backbone)
     if problems:
         raise typer.Exit(1)
 
@@ -80,6 +89,8 @@ def _report(made: Calibration, problems: list[str], out: str, backbone: str) -> 
     for problem in problems:
         say(f"skipped: {problem}")
     place = f" and {len(made.site)} windows of the place" if len(made.site) else ""
+    if len(made.quiet):
+        place += f" and {len(made.quiet) * made.quiet_hop_s / 60:.0f} quiet minutes"
     name = made.made_by.get("backbone")
     say(f"Calibration of {name} from {len(made.clean)} clips{place} in {out}")
     if made.default_rule:

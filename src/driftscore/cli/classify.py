@@ -1,73 +1,73 @@
 """`driftscore classify`: label recordings."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from driftscore.audio import expand
-from driftscore.backbones import DEFAULT_BACKBONE, DEFAULT_RUNTIME
 from driftscore.classifier import Classifier
 from driftscore.cli import options as take
+from driftscore.cli.groups import EmbedOptions, ScoreOptions, flat
 from driftscore.cli.reporting import Tally, output, report_runtime, say, watched
 from driftscore.cli.rows import (
     EVENT_COLUMNS,
+    EventRows,
     compared_rows,
-    event_rows,
+    judged_rows,
     result_rows,
     score_title,
     unit_of,
+    window_rows,
 )
+from driftscore.cli.timeline import EventOptions, EventView
+from driftscore.detector import Detector
 from driftscore.embedder import Embedder
 from driftscore.engines import DEFAULT_ENGINE
 from driftscore.errors import UsageError
 from driftscore.formats import DEFAULT_FORMAT, OutputRow, find_format, write_rows
-from driftscore.settings import AUTO, DEFAULT_PRESET
+from driftscore.progress import hours_text
+from driftscore.result import Result
+
+EVENT_TITLE = "Events: scores and thresholds are above the recent background of the label"
+_LONG_S = 60.0
+"""Recordings from this length on are better searched for events."""
 
 
+@flat
 def classify(
     files: take.Files,
+    scores: ScoreOptions,
+    model: EmbedOptions,
+    events: EventOptions,
     head: take.HeadFile = None,
     compare: take.Compare = None,
     multi: take.Multi = False,
     threshold: take.Threshold = None,
-    timeline: take.Timeline = False,
-    windows: take.Windows = False,
+    or_none: take.OrNone = False,
+    negatives: take.NotWords = None,
     format: take.FormatName = DEFAULT_FORMAT,
     out: take.Out = None,
-    labels: take.LabelsOption = None,
-    labels_file: take.LabelsFile = None,
-    backbone: take.BackboneName = DEFAULT_BACKBONE,
-    runtime: take.Runtime = DEFAULT_RUNTIME,
-    rule: take.RuleName = AUTO,
-    beta: take.Beta = None,
-    settings: take.SettingsOption = None,
-    noise: take.NoiseOption = None,
-    pool: take.Pool = None,
-    preset: take.PresetName = DEFAULT_PRESET,
-    prompt: take.Prompt = None,
-    pack: take.PackOption = None,
-    templates: take.Templates = None,
-    reference: take.Reference = None,
-    direction: take.Direction = None,
-    skip_same: take.SkipSame = False,
-    calibration: take.CalibrationFile = None,
-    raw: take.Raw = False,
-    cache: take.KeepAudio = False,
-    engine: take.EngineName = DEFAULT_ENGINE,
-    address: take.Address = None,
-    threads: take.Threads = None,
     verbose: take.Verbose = False,
 ) -> None:
     """Label recordings with your own words."""
-    view = View(format, multi, timeline or windows, not windows).checked(compare, threshold, head)
+    view = View(format, out, multi, or_none).checked(events, compare, threshold, head, model)
     recordings = expand(files)
-    names = None if head else take.label_names(labels, labels_file)
-    prompts = take.prompt_settings(preset, prompt, pack, templates, reference, direction, skip_same)
-    values = take.rule_settings(settings, beta, noise, pool, raw=raw)
-    scoring = take.ScoringOptions(names, rule, values, prompts, preset, calibration)
-    with take.make_embedder(backbone, runtime, cache, engine, address, threads) as embedder:
-        found = fitted(scoring, embedder, compare, threshold=threshold, head=head, verbose=verbose)
-        view.show(found, recordings, out)
+    scoring = scores.scoring(labels=not head and not events.watch)
+    watch = events.watch_list(scoring.labels, negatives)
+    if watch is not None and scoring.labels is None:
+        scoring = replace(scoring, labels=watch.names)
+    with model.embedder() as embedder:
+        cut = take.optional_number("--threshold", threshold)
+        found = classifiers(scoring, embedder, compare, threshold=cut, head=head)
+        if events.asked or or_none:
+            detector = found[0].detector(watch, events.settings())
+            show = partial(view.show_events, detector, events)
+        else:
+            show = partial(view.show, [classifier.fit() for classifier in found])
+        if verbose:
+            report_choices(embedder, found)
+        show(recordings)
 
 
 @dataclass(frozen=True)
@@ -75,60 +75,131 @@ class View:
     """How the results of `classify` are shown."""
 
     format: str
+    out: str | None
     multi: bool
-    events: bool
-    merged: bool
+    or_none: bool
 
-    def checked(self, compare: str | None, threshold: str | None, head: Path | None) -> "View":
-        """Return the view; refuse an unknown format, and options that --compare excludes."""
+    def checked(
+        self,
+        events: EventOptions,
+        compare: str | None,
+        threshold: str | None,
+        head: Path | None,
+        model: EmbedOptions,
+    ) -> "View":
+        """Return the view; refuse an unknown format, and options that exclude each other."""
         find_format(self.format)
-        if compare and (self.events or self.multi or threshold or head):
+        if compare and (events.asked or self.or_none or self.multi or threshold or head):
             raise UsageError(
                 "--compare sets the best labels of two rules side by side; leave out --timeline, "
-                "--windows, --multi, --threshold and --head"
+                "--windows, --or-none, --multi, --threshold and --head"
+            )
+        if events.asked and (self.multi or self.or_none):
+            raise UsageError(
+                "Events are reported one label per row, and only where one fits; leave out "
+                "--multi and --or-none, or --timeline"
+            )
+        if events.asked and model.engine != DEFAULT_ENGINE:
+            raise UsageError(
+                f"Events are searched on this machine; leave out --engine {model.engine}"
             )
         return self
 
-    def show(self, classifiers: list[Classifier], recordings: list[str], out: str | None) -> None:
+    def show(self, classifiers: list[Classifier], recordings: list[str]) -> None:
         """Write the rows of all recordings; the exit status is 1 if one of them failed."""
         spans = find_format(self.format).spans
-        tally = Tally(quiet=out is None and not spans)  # the rows hold the errors
-        columns = EVENT_COLUMNS if self.events else ()
+        tally, longest = self._tally(), _Longest()
         title = "" if len(classifiers) > 1 else score_title(classifiers[0].head_)
-        with output(out) as stream:
-            rows = self._rows(classifiers, recordings, tally, spans)
-            write_rows(rows, self.format, stream, title=title, columns=columns)
+        with output(self.out) as stream:
+            rows = self._rows(classifiers, recordings, tally, spans, longest)
+            write_rows(rows, self.format, stream, title=title)
+        longest.advise()
         tally.finish(len(recordings))
 
+    def show_events(self, detector: Detector, events: EventOptions, recordings: list[str]) -> None:
+        """Write the events of all recordings, or one row for each where a label fits."""
+        tally, unit = self._tally(), unit_of(detector.head)
+        view = EventView(detector, EventRows(unit), tally, events.resume)
+        columns = EVENT_COLUMNS if events.asked else ()
+        title = score_title(detector.head)
+        with output(self.out) as stream:
+            if self.or_none:
+                embedded = watched(detector.embedder.embed, recordings, tally)
+                rows = judged_rows(detector, embedded, unit)
+            elif events.windows:
+                rows = window_rows(detector, recordings, tally)
+            else:
+                rows = view.of(recordings)
+            title = EVENT_TITLE if events.asked and not events.windows else title
+            write_rows(rows, self.format, stream, title=title, columns=columns)
+        if view.interrupted is not None:
+            raise view.interrupted
+        if events.asked and not events.windows:
+            view.finish()
+        tally.finish(len(recordings))
+
+    def _tally(self) -> Tally:
+        """Return a count of failures; it is quiet where the rows hold the errors."""
+        return Tally(quiet=self.out is None and not find_format(self.format).spans)
+
     def _rows(
-        self, classifiers: list[Classifier], recordings: list[str], tally: Tally, spans: bool
+        self,
+        classifiers: list[Classifier],
+        recordings: list[str],
+        tally: Tally,
+        spans: bool,
+        longest: "_Longest",
     ) -> Iterator[OutputRow]:
         classifier = classifiers[0]
         if len(classifiers) > 1:
             return compared_rows(classifiers, watched(classifier.embed, recordings, tally))
-        if self.events:
-            embedded = watched(classifier.embed, recordings, tally)
-            return event_rows(classifier, embedded, merged=self.merged)
-        results = watched(classifier.classify, recordings, tally)
+        results = longest.of(watched(classifier.classify, recordings, tally))
         unit = unit_of(classifier.head_)
         return result_rows(results, classifier.threshold, unit, multi=self.multi, spans=spans)
 
 
-def fitted(
+@dataclass
+class _Longest:
+    """The longest recording of a run: one label for hours of audio says little."""
+
+    source: str = ""
+    seconds: float = 0.0
+
+    def of(self, results: Iterator[Result]) -> Iterator[Result]:
+        """Yield results, and remember the longest recording."""
+        for result in results:
+            if result.seconds > self.seconds:
+                self.source, self.seconds = result.source, result.seconds
+            yield result
+
+    def advise(self) -> None:
+        """Tell how to find events, if a recording is long."""
+        if self.seconds < _LONG_S:
+            return
+        say(
+            f"{self.source} lasts {hours_text(self.seconds)}, and this is one label for all of it. "
+            "To find out what happens when, add --timeline.\n"
+            "Then: --false-alarms 0.1 for fewer events or 2 for more, --plot night.png for a "
+            "picture, --format audacity (raven, csv, ...) --out FILE to export"
+        )
+
+
+def classifiers(
     scoring: take.ScoringOptions,
     embedder: Embedder,
     compare: str | None,
     *,
-    threshold: str | None,
+    threshold: float | None,
     head: Path | None,
-    verbose: bool,
 ) -> list[Classifier]:
-    """Return the fitted classifier, and with --compare that of the other rule."""
+    """Return the classifier, and with --compare that of the other rule."""
     scorings = scoring.compared_with(compare) if compare else (scoring,)
-    cut = take.optional_number("--threshold", threshold)
-    found = [one.classifier(embedder, threshold=cut, head=head).fit() for one in scorings]
-    if verbose:
-        report_runtime(embedder.backbone)
-        for classifier in found if head is None else ():
+    return [one.classifier(embedder, threshold=threshold, head=head) for one in scorings]
+
+
+def report_choices(embedder: Embedder, classifiers: list[Classifier]) -> None:
+    """Report what the model runs in and which rules were chosen."""
+    report_runtime(embedder.backbone)
+    for classifier in classifiers:
+        if hasattr(classifier, "rule_"):
             say(f"rule: {classifier.rule_.name} ({classifier.why_})")
-    return found

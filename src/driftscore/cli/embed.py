@@ -7,31 +7,26 @@ import numpy as np
 import typer
 
 from driftscore.audio import expand
-from driftscore.backbones import DEFAULT_BACKBONE, DEFAULT_RUNTIME
 from driftscore.cli import options as take
+from driftscore.cli.groups import EmbedOptions, flat
 from driftscore.cli.reporting import Tally, report_runtime, say, watched
 from driftscore.embeddings import EmbeddingFile
-from driftscore.engines import DEFAULT_ENGINE
 from driftscore.errors import AudioError
 
 
+@flat
 def embed(
     files: take.Files,
     out: Annotated[str, typer.Option("--out", "-o", help="The npz to write: a file or a URL.")],
-    backbone: take.BackboneName = DEFAULT_BACKBONE,
-    runtime: take.Runtime = DEFAULT_RUNTIME,
-    cache: take.KeepAudio = False,
-    engine: take.EngineName = DEFAULT_ENGINE,
-    address: take.Address = None,
-    threads: take.Threads = None,
+    model: EmbedOptions,
     verbose: take.Verbose = False,
 ) -> None:
     """Turn recordings into embeddings, to be scored later with any head."""
     recordings, tally = expand(files), Tally()
-    with take.make_embedder(backbone, runtime, cache, engine, address, threads) as embedder:
-        model = embedder.backbone
+    with model.embedder() as embedder:
+        used = embedder.backbone
         if verbose:
-            report_runtime(model)
+            report_runtime(used)
         outcomes = watched(embedder.embed, recordings, tally)
         found = [(one.source, one.embedding) for one in outcomes if not one.error]
     if not found:
@@ -39,10 +34,10 @@ def embed(
     EmbeddingFile(
         files=tuple(source for source, _ in found),
         audio_rows=np.stack([row for _, row in found]),
-        name=model.name,
-        fingerprint=model.fingerprint,
+        name=used.name,
+        fingerprint=used.fingerprint,
     ).save(out)
-    say(f"{len(found)} embeddings of {model.dim} dimensions ({model.name}) in {out}")
+    say(f"{len(found)} embeddings of {used.dim} dimensions ({used.name}) in {out}")
     tally.finish(len(recordings))
 
 

@@ -18,7 +18,8 @@ from driftscore.embedder import Embedder
 from driftscore.errors import UsageError
 from driftscore.prompts import read_labels, split_labels
 from driftscore.rules import find_rule
-from driftscore.settings import AUTO, PromptSettings, load_preset
+from driftscore.settings import AUTO, PromptSettings
+from driftscore.thresholds import DEFAULT_FALSE_ALARMS
 
 Files = Annotated[
     list[str], typer.Argument(help="Recordings, folders, globs or URLs.", metavar="FILES")
@@ -129,19 +130,117 @@ Compare = Annotated[
 Multi = Annotated[bool, typer.Option("--multi", help="Show the score of every label.")]
 Threshold = Annotated[
     str | None,
-    typer.Option("--threshold", "-t", help="Report every label at or above this score."),
+    typer.Option(
+        "--threshold",
+        "-t",
+        help="Report every label at or above this score; of events, above their background.",
+    ),
 ]
-Timeline = Annotated[
-    bool, typer.Option("--timeline", help="Report events: each label from one time to another.")
+OrNone = Annotated[
+    bool,
+    typer.Option("--or-none", help="No label for a recording where none fits, not the nearest."),
 ]
-Windows = Annotated[
-    bool, typer.Option("--windows", help="Like --timeline, with one row per window, not merged.")
+NotWords = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--not",
+        help='Words that compete and are not reported: "speech, wind"; repeatable. They are added '
+        "to built-in ones; none for no such words.",
+    ),
 ]
 FormatName = Annotated[
     str,
     typer.Option(
-        "--format", "-f", help="table | csv | json | jsonl | audacity | raven (see `list formats`)."
+        "--format",
+        "-f",
+        help="table | csv | excel | json | jsonl | audacity | raven | kaleidoscope "
+        "(see `list formats`).",
     ),
+]
+
+# Events of long recordings.
+_EVENTS = "Events"
+Timeline = Annotated[
+    bool,
+    typer.Option(
+        "--timeline",
+        help="Report events: each label from one time to another.",
+        rich_help_panel=_EVENTS,
+    ),
+]
+Windows = Annotated[
+    bool,
+    typer.Option("--windows", help="One row per window: its best label.", rich_help_panel=_EVENTS),
+]
+WatchFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--watch",
+        help="A watch list (TOML): labels with wordings, negative words and thresholds.",
+        rich_help_panel=_EVENTS,
+    ),
+]
+FalseAlarms = Annotated[
+    str | None,
+    typer.Option(
+        "--false-alarms",
+        help=f"Acceptable false alarms per hour and label; {DEFAULT_FALSE_ALARMS:g} if not given.",
+        rich_help_panel=_EVENTS,
+    ),
+]
+ThresholdsFrom = Annotated[
+    str,
+    typer.Option(
+        "--thresholds-from",
+        help="How false alarms are estimated: calibration | quiet (a quiet recording in it) | "
+        "recording (this one) | auto.",
+        rich_help_panel=_EVENTS,
+    ),
+]
+WindowLength = Annotated[
+    str | None,
+    typer.Option("--window", help="Seconds of a window.", rich_help_panel=_EVENTS),
+]
+HopLength = Annotated[
+    str | None,
+    typer.Option("--hop", help="Seconds from one window to the next.", rich_help_panel=_EVENTS),
+]
+MinDuration = Annotated[
+    str | None,
+    typer.Option(
+        "--min-duration", help="Leave out events shorter than this.", rich_help_panel=_EVENTS
+    ),
+]
+StartTime = Annotated[
+    str | None,
+    typer.Option(
+        "--start",
+        help="When the recording began, as 2026-11-16T22:00; else from its name or metadata.",
+        rich_help_panel=_EVENTS,
+    ),
+]
+ClipsFolder = Annotated[
+    Path | None,
+    typer.Option("--clips", help="Cut each event out into this folder.", rich_help_panel=_EVENTS),
+]
+ClipMargin = Annotated[
+    str,
+    typer.Option(
+        "--margin", help="With --clips: seconds before and after.", rich_help_panel=_EVENTS
+    ),
+]
+Plot = Annotated[
+    Path | None,
+    typer.Option(
+        "--plot",
+        help="Draw spectrogram, scores and events (.png, .svg or .html); of several recordings, "
+        "labels by hour of day.",
+        rich_help_panel=_EVENTS,
+    ),
+]
+Resume = Annotated[
+    bool,
+    typer.Option("--resume", help="Continue a run that was interrupted.", rich_help_panel=_EVENTS),
 ]
 Out = Annotated[
     str | None, typer.Option("--out", "-o", help="Write to this file or URL, not stdout.")
@@ -206,26 +305,6 @@ def label_names(labels: list[str] | None, labels_file: Path | None) -> tuple[str
     )
 
 
-def prompt_settings(
-    preset: str,
-    prompt: str | None,
-    pack: str | None,
-    templates: str | None,
-    reference: str | None,
-    direction: str | None,
-    skip_same: bool,
-) -> PromptSettings:
-    """Return the preset's prompt settings with those that are given in place of its own."""
-    return load_preset(preset).prompts.changed(
-        prompt=prompt,
-        pack=pack,
-        templates=templates,
-        reference=reference,
-        direction=direction,
-        skip_same=skip_same or None,
-    )
-
-
 def rule_settings(
     pairs: list[str] | None,
     beta: str | None,
@@ -247,22 +326,6 @@ def rule_settings(
             raise UsageError(f"--set takes name=value, as in tau=0.3, not {pair!r}")
         settings[name.strip()] = value.strip()
     return settings
-
-
-def make_embedder(
-    backbone: str, runtime: str, cache: bool, engine: str, address: str | None, threads: str | None
-) -> Embedder:
-    """Return the embedder that the options describe."""
-    if threads is not None and not (threads.isdecimal() and len(threads) < 10):
-        raise UsageError(f"--threads must be a whole number, not {threads!r}")
-    return Embedder(
-        backbone,
-        runtime=runtime,
-        engine=engine,
-        address=address,
-        audio_cache=cache,
-        threads=None if threads is None else int(threads),
-    )
 
 
 def number(flag: str, text: str) -> float:

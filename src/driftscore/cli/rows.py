@@ -1,16 +1,21 @@
 """Results as rows for the output formats: the same keys in the same order in every row."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from driftscore.calibration import UNIT
 from driftscore.classifier import Classifier
+from driftscore.cli.reporting import Tally
+from driftscore.detector import Detector
 from driftscore.embedder import Embedded
-from driftscore.events import Event, merge
+from driftscore.errors import DriftscoreError
+from driftscore.events import Event
 from driftscore.formats import OutputRow, OutputValue
 from driftscore.head import Head
 from driftscore.result import Result, lead
 
-EVENT_COLUMNS = ("file", "start_s", "end_s", "label", "score", "unit", "error")
+EVENT_COLUMNS = ("file", "start_s", "end_s", "label", "score", "threshold", "level_db", "snr_db",
+                 "unit", "error")  # fmt: skip
 
 
 def unit_of(head: Head) -> str:
@@ -72,21 +77,60 @@ def _span_rows(
             yield _event_row(result.source, event, unit, result.error)
 
 
-def event_rows(
-    classifier: Classifier, recordings: Iterable[Embedded], *, merged: bool
+@dataclass(frozen=True)
+class EventRows:
+    """Makes the rows of events; all have the same keys."""
+
+    unit: str
+
+    def event(self, source: str, event: Event) -> OutputRow:
+        """Return the row of an event."""
+        return _event_row(source, event, self.unit)
+
+    def failed(self, source: str, reason: str) -> OutputRow:
+        """Return the row of a recording that could not be used."""
+        return _event_row(source, Event("", 0.0, 0.0, 0.0), self.unit, reason)
+
+
+def window_rows(detector: Detector, recordings: Iterable[str], tally: Tally) -> Iterator[OutputRow]:
+    """Yield one row per window: its best label with its score."""
+    rows = EventRows(unit_of(detector.head))
+    embedder, names = detector.embedder, detector.watch.names
+    for recording in recordings:
+        try:
+            for start_s, end_s, row in embedder.slide(
+                recording, window_s=detector.window_s, hop_s=detector.hop_s
+            ):
+                scores = detector.head.scores(row)[0, : len(names)]
+                best = int(scores.argmax())
+                event = Event(names[best], start_s, end_s, float(scores[best]))
+                yield rows.event(recording, event)
+        except DriftscoreError as error:
+            tally.fail(str(error))
+            yield rows.failed(recording, str(error))
+
+
+def judged_rows(
+    detector: Detector, recordings: Iterable[Embedded], unit: str
 ) -> Iterator[OutputRow]:
-    """Yield the events of each recording, or its windows one by one."""
-    unit = unit_of(classifier.head_)
+    """Yield one row per recording, without a label where none fits."""
     for embedded in recordings:
         if embedded.error:
-            yield _event_row(embedded.source, Event("", 0.0, 0.0, 0.0), unit, embedded.error)
-            continue
-        segments = classifier.segments(embedded)
-        # A window by itself is an event of one segment.
-        parts = [segments] if merged else [[segment] for segment in segments]
-        for part in parts:
-            for event in merge(part, classifier.head_.labels, threshold=classifier.threshold):
-                yield _event_row(embedded.source, event, unit)
+            result = Result(embedded.source, detector.watch.names, error=embedded.error)
+        else:
+            result = detector.judge(embedded.source, embedded.embedding, embedded.seconds)
+        ranked = result.ranking
+        scores = dict(ranked)
+        others = [name for name, _ in ranked if name != result.label]
+        yield {
+            "file": result.source,
+            "label": result.label,
+            "score": scores.get(result.label, ""),
+            "nearest": others[0] if others else "",
+            "nearest_score": scores[others[0]] if others else "",
+            "unit": unit,
+            "error": result.error,
+        }
 
 
 def compared_rows(
@@ -116,6 +160,13 @@ def _event_row(source: str, event: Event, unit: str, error: str = "") -> OutputR
         "end_s": event.end_s,
         "label": event.label,
         "score": event.score,
+        "threshold": _known(event.threshold),
+        "level_db": _known(event.level_db),
+        "snr_db": _known(event.snr_db),
         "unit": unit,
         "error": error,
     }
+
+
+def _known(value: float | None) -> float | str:
+    return "" if value is None else value

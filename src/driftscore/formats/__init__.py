@@ -1,4 +1,4 @@
-"""Output formats, one per file: a table to read, csv, JSON, Audacity labels, Raven selections.
+"""Output formats, one per file: a table, csv, JSON, and the tables of programs that show sound.
 
 `protocol.py` says what a format's file defines. A format can also be an entry point of the group
 `driftscore.formats`, or "module:function". Scores are written with six decimals, the precision

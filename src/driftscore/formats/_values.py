@@ -1,11 +1,13 @@
 """How values are written as text, and when a stream is flushed; shared by the formats."""
 
+import csv
 import json
 import math
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import IO
 
 from driftscore.errors import UsageError
@@ -76,6 +78,20 @@ def after_row(out: IO[str]) -> Callable[[], None]:
     return out.flush if flushed else lambda: None
 
 
+def write_csv(rows: Iterable[OutputRow], out: IO[str], columns: Sequence[str]) -> None:
+    """Write a header and one line per row, as the rows arrive; the header also without a row."""
+    writer, flush = csv.writer(out, lineterminator="\n"), after_row(out)
+    header: Iterable[str] = columns
+    for number, row in enumerate(map(flat, rows)):
+        if number == 0:
+            writer.writerow([cell(key) for key in row])
+            header = ()
+        writer.writerow([cell(value) for value in row.values()])
+        flush()
+    if header:
+        writer.writerow(header)
+
+
 def spans(rows: Iterable[OutputRow], format: str) -> Iterator[OutputRow]:
     """Yield the rows that are spans of time; failed files are reported on stderr, not here."""
     for row in rows:
@@ -87,3 +103,27 @@ def spans(rows: Iterable[OutputRow], format: str) -> Iterator[OutputRow]:
                 "with --compare, --multi, stored embeddings or a list"
             )
         yield row
+
+
+def labelled(rows: Iterable[OutputRow], format: str) -> Iterator[OutputRow]:
+    """Yield the spans that have a label; a recording without an event has a row without one."""
+    return (row for row in spans(rows, format) if row["label"])
+
+
+def number(row: OutputRow, key: str) -> float | None:
+    """Return the number that a row has for a key, None if it has none."""
+    value = row.get(key)
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def decimals(value: float | None, places: int = 6) -> str:
+    """Return a number with a fixed number of decimals; nothing for None."""
+    return "" if value is None else f"{value:.{places}f}"
+
+
+def full_path(name: str) -> Path:
+    """Return the absolute path of a recording, as programs that open it later need it."""
+    try:
+        return Path(name).absolute()
+    except OSError:  # the working directory is gone
+        return Path(name)

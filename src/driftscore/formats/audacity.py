@@ -1,10 +1,13 @@
-"""A label track of Audacity: start, end and label of each event of one recording."""
+"""A label track of Audacity: start, end and label of each event of one recording.
+
+The score follows the label in parentheses, as in "dog bark (4.12)".
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import IO
 
 from driftscore.errors import UsageError
-from driftscore.formats._values import spans, visible
+from driftscore.formats._values import decimals, labelled, number, visible
 from driftscore.formats.protocol import OutputRow
 
 SPANS = True
@@ -14,11 +17,13 @@ def write(
     rows: Iterable[OutputRow], out: IO[str], *, title: str = "", columns: Sequence[str] = ()
 ) -> None:
     """Write one line per event; a label track has no place for the name of its recording."""
-    events = list(spans(rows, "audacity"))
+    events = list(labelled(rows, "audacity"))
     if len({row["file"] for row in events}) > 1:
         raise UsageError(
             "An Audacity label track belongs to one recording; classify the files one by one, "
             "or use --format raven, csv or jsonl"
         )
     for row in events:
-        out.write(f"{row['start_s']:.6f}\t{row['end_s']:.6f}\t{visible(str(row['label']))}\n")
+        score = decimals(number(row, "score"), 2)
+        text = visible(str(row["label"])) + (f" ({score})" if score else "")
+        out.write(f"{row['start_s']:.6f}\t{row['end_s']:.6f}\t{text}\n")

@@ -4,9 +4,14 @@ A format is a module (or any object) with
 
     write(rows, out, *, title="", columns=()) -> None     write the rows to a text stream
     SPANS = True                                          optional: its rows are spans of time
+    LENGTHS = True                                        optional: it needs the length of each
+                                                          recording, also of one without an event
 
 or a plain function like `write`. A format of spans receives rows with the keys file, start_s,
 end_s, label, score and error; every other one receives the rows of the command as they are.
+A span may also have time (the clock time of its start in ISO 8601, or ""), threshold, level_db and
+snr_db (None if unknown), and of its recording duration_s and rate. With LENGTHS a recording without
+an event has one row with an empty label.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -52,6 +57,8 @@ class Format:
     write: Write
     spans: bool = False
     """Whether each row must be a label with its start and end."""
+    lengths: bool = False
+    """Whether rows need the length of their recording, and recordings without an event a row."""
 
 
 def describe_format(name: str, plugin: object) -> Format:
@@ -62,4 +69,5 @@ def describe_format(name: str, plugin: object) -> Format:
             f"The format {name!r} is neither a function nor a module that defines write(rows, ...)"
         )
     spans = bool(getattr(plugin, "SPANS", False))
-    return Format(name, summary(plugin), cast(Callable[..., None], write), spans)
+    lengths = bool(getattr(plugin, "LENGTHS", False))
+    return Format(name, summary(plugin), cast(Callable[..., None], write), spans, lengths)

@@ -1,23 +1,56 @@
-"""A selection table of Raven: one line per event, with the recording that it belongs to."""
+"""A selection table of Raven: one line per event, with the recording that it belongs to.
+
+Raven opens several recordings as one long sound. Begin and End Time therefore count from the
+start of the first recording, File Offset from the start of the event's own; this needs the length
+of every recording (`duration_s`), also of those without an event. A row without a length counts
+from the start of its own recording. The frequency columns span the complete band.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import IO
 
-from driftscore.formats._values import spans, visible
+from driftscore.formats._values import after_row, decimals, full_path, number, spans, visible
 from driftscore.formats.protocol import OutputRow
 
 SPANS = True
-_COLUMNS = ("Selection", "View", "Channel", "Begin Time (s)", "End Time (s)", "Begin File",
-            "Label", "Score")  # fmt: skip
+LENGTHS = True
+_COLUMNS = (
+    "Selection", "View", "Channel", "Begin Time (s)", "End Time (s)", "Low Freq (Hz)",
+    "High Freq (Hz)", "File Offset (s)", "Begin File", "Begin Path", "Label", "Score",
+    "Level (dBFS)", "SNR (dB)", "Clock Time",
+)  # fmt: skip
+_HIGHEST_HZ = 8000.0
+"""The upper end of the band where the sample rate is not given; within that of most recordings."""
 
 
 def write(
     rows: Iterable[OutputRow], out: IO[str], *, title: str = "", columns: Sequence[str] = ()
 ) -> None:
     """Write a header and one line per event, as the rows arrive."""
+    flush = after_row(out)
     out.write("\t".join(_COLUMNS) + "\n")
-    for count, row in enumerate(spans(rows, "raven"), start=1):
-        times = f"{row['start_s']:.6f}\t{row['end_s']:.6f}"
-        score = f"{row['score']:.6f}" if "score" in row else ""
-        label = f"{visible(str(row['file']))}\t{visible(str(row['label']))}\t{score}"
-        out.write(f"{count}\tSpectrogram 1\t1\t{times}\t{label}\n")
+    count, file, before_s, length_s = 0, "", 0.0, 0.0
+    for row in spans(rows, "raven"):
+        if str(row["file"]) != file:
+            file, before_s, length_s = str(row["file"]), before_s + length_s, 0.0
+        length_s = number(row, "duration_s") or 0.0
+        if not row["label"]:  # a recording without an event
+            continue
+        count += 1
+        out.write("\t".join(_cells(count, before_s, row)) + "\n")
+        flush()
+
+
+def _cells(count: int, before_s: float, row: OutputRow) -> list[str]:
+    start_s, end_s = number(row, "start_s") or 0.0, number(row, "end_s") or 0.0
+    rate = number(row, "rate")
+    path = full_path(str(row["file"]))
+    return [
+        str(count), "Spectrogram 1", "1",
+        decimals(before_s + start_s), decimals(before_s + end_s),
+        "0.0", decimals(rate / 2 if rate else _HIGHEST_HZ, 1),
+        decimals(start_s), visible(path.name), visible(str(path)), visible(str(row["label"])),
+        decimals(number(row, "score")),
+        decimals(number(row, "level_db"), 1), decimals(number(row, "snr_db"), 1),
+        visible(str(row.get("time") or "")),
+    ]  # fmt: skip

@@ -1,0 +1,225 @@
+"""`driftscore review`: answer whether events are right, and fit thresholds to the answers."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from driftscore.cli import options as take
+from driftscore.cli.reporting import output, say
+from driftscore.errors import AudioError, UsageError
+from driftscore.files import replacing, writing_to
+from driftscore.formats import DEFAULT_FORMAT, OutputRow, find_format, write_rows
+from driftscore.playing import excerpt, find_player, playing
+from driftscore.review import (
+    RIGHT,
+    TARGET,
+    UNSURE,
+    WRONG,
+    Fit,
+    FoundEvent,
+    Key,
+    add_answer,
+    fit_thresholds,
+    mixed,
+    read_answers,
+    read_events,
+    review_path,
+    with_thresholds,
+)
+from driftscore.watchlist import WatchedLabel, WatchList
+
+EventsFile = Annotated[
+    Path, typer.Argument(help="Events as csv or jsonl (see `classify --timeline`).")
+]
+AnswersFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--answers",
+        help="Take the answers from this file, ask nothing: a csv with file, start_s, label and "
+        "answer (y, n or u), or one answer per line in the order of the events.",
+    ),
+]
+Precision = Annotated[
+    str, typer.Option("--precision", help="The precision to choose thresholds for, 0 to 1.")
+]
+WatchOut = Annotated[
+    str | None, typer.Option("--watch-out", help="Write a watch list with the thresholds (TOML).")
+]
+WatchIn = Annotated[
+    Path | None,
+    typer.Option("--watch", help="The watch list that --watch-out starts from."),
+]
+Order = Annotated[
+    str, typer.Option("--order", help="Ask by labels in turn (mixed), or by time (time).")
+]
+Play = Annotated[bool, typer.Option("--play/--no-play", help="Play events, if a player is there.")]
+
+PlayEvent = Callable[[FoundEvent], AbstractContextManager[None]]
+"""Plays an event as long as the context lasts."""
+_AROUND_S = 1.0
+_KEYS = {"y": RIGHT, "n": WRONG, "u": UNSURE}
+_HELP = "y right, n wrong, u unsure, r play again, b back, q quit"
+
+
+def review(
+    events_file: EventsFile,
+    answers: AnswersFile = None,
+    precision: Precision = str(TARGET),
+    watch: WatchIn = None,
+    watch_out: WatchOut = None,
+    order: Order = "mixed",
+    play: Play = True,
+    format: take.FormatName = DEFAULT_FORMAT,
+    out: take.Out = None,
+) -> None:
+    """Answer whether events are right, and get thresholds with the precision they give."""
+    target, writer = take.number("--precision", precision), find_format(format)
+    if order not in ("mixed", "time"):
+        raise UsageError(f"--order is mixed or time, not {order!r}")
+    base = None if watch is None else WatchList.load(watch)
+    events, beside = read_events(events_file), review_path(events_file)
+    known = read_answers(beside, events) if beside.exists() else {}
+    if answers is not None:
+        given = read_answers(answers, events)
+        _keep(beside, events, given, known)
+        known |= given
+    elif sys.stdin.isatty():
+        left = [event for event in events if event.key not in known]
+        asked = mixed(left) if order == "mixed" else left
+        _ask(asked, beside, known, _player(play, events_file))
+    fits = fit_thresholds(events, known, target=target)
+    with output(out) as stream:
+        title = f"Precision by threshold; * is chosen for {target:.0%}"
+        write_rows(_fit_rows(fits), writer, stream, title=title, columns=_COLUMNS)
+    _report(events, known, fits, beside)
+    if watch_out is not None:
+        _write_watch(watch_out, base, fits, events)
+
+
+def _keep(
+    beside: Path, events: Sequence[FoundEvent], given: dict[Key, str], known: dict[Key, str]
+) -> None:
+    """Add new answers to the file beside the events."""
+    for event in events:
+        if event.key in given and given[event.key] != known.get(event.key):
+            add_answer(beside, event, given[event.key])
+
+
+def _ask(
+    events: Sequence[FoundEvent],
+    beside: Path,
+    known: dict[Key, str],
+    play: PlayEvent,
+) -> None:
+    """Ask about events one by one; each answer is kept at once."""
+    if not events:
+        return
+    say(f"{len(events)} events to review: {_HELP}")
+    number = 0
+    while number < len(events):
+        event = events[number]
+        key = _key(event, f"{number + 1}/{len(events)}", play)
+        if key in _KEYS:
+            known[event.key] = _KEYS[key]
+            add_answer(beside, event, _KEYS[key])
+            number += 1
+        elif key == "b":
+            number = max(0, number - 1)
+        elif key == "q":
+            return
+        elif key != "r":
+            say(_HELP)
+
+
+def _key(event: FoundEvent, place: str, play: PlayEvent) -> str:
+    """Show and play an event; return the key that is pressed."""
+    minutes, seconds = divmod(event.start_s, 60)
+    when = f"{int(minutes) // 60}:{int(minutes) % 60:02d}:{seconds:04.1f}"
+    length = event.end_s - event.start_s
+    say(f"{place}  {event.label}  score {event.score:.2f}  {when}, {length:.1f} s  {event.file}")
+    with play(event):
+        key = typer.getchar().lower()
+    if key in ("\x03", "\x04", ""):
+        raise KeyboardInterrupt
+    return key
+
+
+def _player(wanted: bool, events_file: Path) -> PlayEvent:
+    """Return what plays an event; without a player it does nothing."""
+    command = find_player() if wanted else None
+    if wanted and command is None:
+        say("no player is installed (ffplay, aplay, afplay): events are only listed")
+
+    def play(event: FoundEvent) -> AbstractContextManager[None]:
+        if command is None:
+            return nullcontext()
+        path = Path(event.file)
+        path = path if path.exists() else events_file.parent / event.file
+        try:
+            audio = excerpt(path, event.start_s - _AROUND_S, event.end_s + _AROUND_S)
+        except AudioError as error:
+            say(f"cannot be played: {error}")
+            return nullcontext()
+        return playing(audio, command)
+
+    return play
+
+
+_COLUMNS = ("label", "threshold", "answers", "right", "precision", "low", "high", "kept", "chosen")
+_SHOWN = 5
+
+
+def _fit_rows(fits: Sequence[Fit]) -> Iterator[OutputRow]:
+    """Yield what some thresholds of each label give, the chosen one among them."""
+    for fit in fits:
+        step = max(1, -(-len(fit.choices) // _SHOWN))
+        for number, choice in enumerate(fit.choices):
+            if number % step and choice is not fit.chosen:
+                continue
+            yield {
+                "label": fit.label,
+                "threshold": choice.threshold,
+                "answers": choice.answers,
+                "right": choice.right,
+                "precision": choice.precision,
+                "low": choice.low,
+                "high": choice.high,
+                "kept": choice.kept,
+                "chosen": "*" if choice is fit.chosen else "",
+            }
+
+
+def _report(
+    events: Sequence[FoundEvent], known: dict[Key, str], fits: Sequence[Fit], beside: Path
+) -> None:
+    given = list(known.values())
+    counts = ", ".join(f"{given.count(word)} {word}" for word in (RIGHT, WRONG, UNSURE))
+    say(f"{len(known)} of {len(events)} events are reviewed ({counts}); answers are in {beside}")
+    for fit in fits:
+        if fit.chosen is None:
+            say(f"{fit.label}: {fit.note}")
+            continue
+        found = fit.chosen
+        say(
+            f"{fit.label}: threshold {found.threshold:.2f} ({fit.note}), precision "
+            f"{found.precision:.0%} ({found.low:.0%} to {found.high:.0%}), keeps {found.kept:.0%} "
+            "of the right events"
+        )
+    if not known:
+        say("review them in a terminal, or give the answers with --answers FILE")
+
+
+def _write_watch(
+    path: str, base: WatchList | None, fits: Sequence[Fit], events: Sequence[FoundEvent]
+) -> None:
+    names = dict.fromkeys(event.label for event in events)
+    if base is None and not names:
+        raise UsageError("There is no event and no --watch list, so there is no label to write")
+    made = base or WatchList(tuple(WatchedLabel(name) for name in names))
+    with replacing(path) as partial, writing_to(path):
+        partial.write_text(with_thresholds(made, fits).to_toml(), encoding="utf-8")
+    say(f"use it: driftscore classify ... --timeline --watch {path}")

@@ -1,0 +1,146 @@
+"""`driftscore classify --timeline`: the events of long recordings."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+from driftscore.cli import options as take
+from driftscore.cli.reporting import Tally, say
+from driftscore.cli.rows import EventRows
+from driftscore.detector import Detector
+from driftscore.errors import DriftscoreError, UsageError
+from driftscore.events import Detection, Event
+from driftscore.formats import OutputRow
+from driftscore.interrupts import Interrupted
+from driftscore.progress import hours_text, seconds_bar
+from driftscore.prompts import split_labels
+from driftscore.watchlist import NONE, WatchList
+from driftscore.windowlog import window_log
+
+
+@dataclass(frozen=True)
+class EventOptions:
+    """How events are found."""
+
+    timeline: take.Timeline = False
+    windows: take.Windows = False
+    watch: take.WatchFile = None
+    false_alarms: take.FalseAlarms = None
+    thresholds_from: take.ThresholdsFrom = "auto"
+    window: take.WindowLength = None
+    hop: take.HopLength = None
+    min_duration: take.MinDuration = None
+    resume: take.Resume = False
+
+    @property
+    def asked(self) -> bool:
+        """Whether events are asked for, by --timeline or by an option that only they have."""
+        return bool(self.timeline or self.windows or self.watch or self.false_alarms)
+
+    def settings(self) -> Detection:
+        """Return how events are found."""
+        return Detection().changed(
+            false_alarms=take.optional_number("--false-alarms", self.false_alarms),
+            thresholds_from=self.thresholds_from,
+            window_s=take.optional_number("--window", self.window),
+            hop_s=take.optional_number("--hop", self.hop),
+            min_duration_s=take.optional_number("--min-duration", self.min_duration),
+        )
+
+    def watch_list(
+        self, labels: tuple[str, ...] | None, negatives: list[str] | None
+    ) -> WatchList | None:
+        """Return the watch list: a file, or the labels with negative words; None for a head."""
+        words = split_labels(",".join(negatives)) if negatives else ()
+        if self.watch is not None:
+            if words:
+                raise UsageError("Negative words are part of a watch list; leave out --not")
+            return WatchList.load(self.watch)
+        if labels is None:
+            if words and words != (NONE,):
+                raise UsageError("A compiled head knows no other words; leave out --not")
+            return None
+        return WatchList.of(labels, words)
+
+
+@dataclass
+class EventView:
+    """The rows of all events, and what is told about them at the end."""
+
+    detector: Detector
+    rows: EventRows
+    tally: Tally
+    resume: bool = False
+    seconds: float = 0.0
+    count: int = 0
+    nearest: Event | None = None
+    interrupted: Interrupted | None = None
+
+    def of(self, recordings: Sequence[str]) -> Iterator[OutputRow]:
+        """Yield the rows of the events of each recording; an interruption ends them early."""
+        with seconds_bar("Searching", recordings) as done:
+            for recording in recordings:
+                before = self.seconds
+                try:
+                    yield from self._of_one(recording, done)
+                except DriftscoreError as error:
+                    self.tally.fail(str(error))
+                    yield self.rows.failed(recording, str(error))
+                except Interrupted as error:
+                    self.interrupted = error
+                    reached = hours_text(self.seconds - before)
+                    say(
+                        f"stopped at {reached} of {recording}; what was found so far is kept. "
+                        "Run the same command with --resume to continue there"
+                    )
+                    return
+
+    def _of_one(self, recording: str, done: Callable[[float], None]) -> Iterator[OutputRow]:
+        before, detector = self.seconds, self.detector
+
+        def reached(now_s: float) -> None:
+            done(now_s - (self.seconds - before))
+            self.seconds = before + now_s
+
+        log = window_log(
+            recording, detector.embedder.backbone, window_s=detector.window_s, hop_s=detector.hop_s
+        )
+        cached = detector.embedder.audio_cache
+        if log is not None and (self.resume or cached) and log.read().known and self.resume:
+            say(f"{recording}: continuing at {hours_text(len(log.known) * detector.hop_s)}")
+        with nullcontext() if log is None else log.writing(keep=cached):
+            for event in detector.events(recording, rejected=True, seconds=reached, store=log):
+                if event.rejected:
+                    self._note_nearest(event)
+                    continue
+                self.count += 1
+                yield self.rows.event(recording, event)
+
+    def _note_nearest(self, event: Event) -> None:
+        if self.nearest is None or _share(event) > _share(self.nearest):
+            self.nearest = event
+
+    def finish(self) -> None:
+        """Tell how many events there are, what decided it, and what to do next."""
+        settings, source = self.detector.settings, self.detector.source
+        budget = (
+            f"a threshold of {settings.threshold:g}"
+            if settings.threshold is not None
+            else f"{self.detector.false_alarms} false alarms per hour and label (by the {source})"
+        )
+        found = f"{self.count} event{'' if self.count == 1 else 's'}" if self.count else "No events"
+        say(f"{found} in {hours_text(self.seconds)} of audio, with {budget}")
+        if not self.count and self.nearest is not None:
+            near = self.nearest
+            say(
+                f"nearest: {near.label!r} at {hours_text(near.start_s)} with {near.score:.1f} of "
+                f"{near.threshold:.1f} ({near.rejected})"
+            )
+        say(
+            "next: --false-alarms 0.1 for fewer or 2 for more, --plot night.png for a picture, "
+            "--format raven (audacity, csv, ...) --out FILE to export, --clips FOLDER for the audio"
+        )
+
+
+def _share(event: Event) -> float:
+    return event.score / event.threshold if event.threshold else 0.0

@@ -1,0 +1,115 @@
+"""False alarms per hour -> the score that a label must reach, without labelled audio.
+
+What a label scores on other sounds is known from the calibration. Its upper spread
+
+    u = (90 % quantile - median) / 1.2816
+
+is the standard deviation of a normal distribution with that tail; the highest scores, among which
+the label's own sounds may be, do not enter. A threshold is a multiple of u above the background.
+How often other sounds reach a multiple was measured once (`RATES`), over all classes of
+soundscapes with one sound per minute in recorded noise (`python -m training.false_alarms`).
+
+In a quiet recording of the place each label has its own rate (`quiet_multiples`); in a recording
+that may hold the labels themselves only the many low peaks are counted (`own_multiples`).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftscore.errors import UsageError
+from driftscore.vectors import Scores
+
+Multiples = NDArray[np.float64]
+
+DEFAULT_FALSE_ALARMS = 0.5
+"""False alarms per hour and label, in a place with one other sound per minute."""
+RATES = (
+    (2.5, 4.17), (3.0, 2.27), (3.5, 1.30), (4.0, 0.745), (4.5, 0.432), (5.0, 0.255), (5.5, 0.182),
+    (6.0, 0.133), (6.5, 0.102), (7.0, 0.0725), (8.0, 0.0325),
+)  # fmt: skip
+"""Multiples of the upper spread, and how often per hour other sounds reach them for one label."""
+LOWEST = RATES[0][0]
+"""The multiple at which peaks are counted to compare a place with the measurement."""
+FITS = 2.326
+"""A clip fits a label from this multiple on: one in a hundred other sounds does."""
+_NORMAL_90 = 1.2815515655446004  # 90 % quantile of the standard normal distribution
+_MOST_BELOW = 1.5  # a quiet recording lowers a multiple by no more: it lacks other sounds
+
+
+def upper_spread(scores: Scores) -> Scores:
+    """Return the upper spread of each column of n x C scores."""
+    median, high = np.quantile(scores, (0.5, 0.9), axis=0)
+    spread: Scores = (high - median) / _NORMAL_90
+    return np.maximum(spread, 1e-9)
+
+
+def multiple_for(false_alarms: float) -> float:
+    """Return the multiple of the upper spread that other sounds reach this often per hour."""
+    if not (np.isfinite(false_alarms) and false_alarms > 0):
+        raise UsageError(
+            f"False alarms per hour must be a positive number, got {false_alarms:g}; "
+            "use 0.1 for few, 2 for many"
+        )
+    multiples, rates = np.array(RATES).T
+    logs = np.log(rates)
+    wanted = np.log(false_alarms)
+    if wanted > logs[0]:  # beyond the measurement: the slope of its nearest part
+        return float(multiples[0] + (wanted - logs[0]) * _slope(0, 2))
+    if wanted < logs[-1]:
+        return float(multiples[-1] + (wanted - logs[-1]) * _slope(-3, -1))
+    return float(np.interp(-wanted, -logs, multiples))
+
+
+def rate_of(multiple: float) -> float:
+    """Return how often per hour other sounds reach a multiple of the upper spread."""
+    multiples, rates = np.array(RATES).T
+    logs = np.log(rates)
+    if multiple < multiples[0]:
+        return float(np.exp(logs[0] + (multiple - multiples[0]) / _slope(0, 2)))
+    if multiple > multiples[-1]:
+        return float(np.exp(logs[-1] + (multiple - multiples[-1]) / _slope(-3, -1)))
+    return float(np.exp(np.interp(multiple, multiples, logs)))
+
+
+def quiet_multiples(
+    peaks: Sequence[Sequence[float]], hours: float, false_alarms: Sequence[float]
+) -> Multiples:
+    """Return the multiple for each label, given its peaks in a recording without the labels.
+
+    With enough hours it is the peak that is reached as often as allowed; with fewer, the highest
+    peak is extended by the slope of the measurement.
+    """
+    found = []
+    for own, budget in zip(peaks, false_alarms, strict=True):
+        allowed = budget * hours
+        ranked = sorted(own, reverse=True)
+        highest = max([LOWEST, *own])
+        if allowed >= 1:
+            reached = ranked[int(allowed) - 1] if len(ranked) >= int(allowed) else LOWEST
+        else:
+            reached = multiple_for(rate_of(highest) * allowed)
+        found.append(max(reached, multiple_for(budget) - _MOST_BELOW))
+    return np.array(found)
+
+
+def own_multiples(
+    peaks: Sequence[Sequence[float]], hours: float, false_alarms: Sequence[float]
+) -> Multiples:
+    """Return the multiple for each label, given its peaks in the recording itself.
+
+    A label whose low peaks are more frequent than in the measurement gets a higher multiple.
+    """
+    found = []
+    for own, budget in zip(peaks, false_alarms, strict=True):
+        low = sum(peak >= LOWEST for peak in own)
+        shift = LOWEST - multiple_for(max(low, 0.5) / hours) if hours > 0 else 0.0
+        found.append(multiple_for(budget) + float(np.clip(shift, -_MOST_BELOW, 2 * _MOST_BELOW)))
+    return np.array(found)
+
+
+def _slope(first: int, last: int) -> float:
+    """Return the multiples per unit of the logarithm of the rate, between two measured points."""
+    (low, rate_low), (high, rate_high) = RATES[first], RATES[last]
+    return float((high - low) / (np.log(rate_high) - np.log(rate_low)))

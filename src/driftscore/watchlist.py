@@ -1,0 +1,198 @@
+"""A watch list: the labels to look for, and what is asked of each, in a small TOML file.
+
+    not = ["traffic", "speech"]      # words that compete and are not reported
+    false_alarms = 0.5               # per hour and label
+
+    [[label]]
+    name = "dog bark"
+    wordings = ["barking dog"]       # other words for it; their scores are averaged
+    not = ["fox call"]
+    false_alarms = 0.2               # or threshold = 4.5
+    min_duration_s = 0.5
+
+A list of labels on a command line is a watch list in which nothing else is asked for.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from driftscore.errors import FormatError, UsageError
+from driftscore.prompts import check_labels
+from driftscore.reading import read_text
+from driftscore.schema import filled_text, flag, items, number, parse_toml, table
+
+NONE = "none"
+BACKGROUND = (
+    "traffic", "wind", "rain", "crowd noise", "speech", "music", "engine hum", "running water",
+    "white noise",
+)  # fmt: skip
+"""Words for what places sound like; they compete with every label that they do not resemble."""
+_POSITIVE = number(1e-9, 1e9)
+_LABEL = table(
+    {"name": filled_text},
+    {
+        "wordings": items(filled_text, most=50),
+        "not": items(filled_text, most=100),
+        "threshold": _POSITIVE,
+        "false_alarms": _POSITIVE,
+        "min_duration_s": number(0, 86_400),
+        "confirm": number(1, 100),
+        "clips": flag,
+    },
+)
+_FILE = table(
+    {"label": items(_LABEL, fewest=1, most=1000)},
+    {"not": items(filled_text, most=100), "background": flag, "false_alarms": _POSITIVE},
+)
+
+
+@dataclass(frozen=True)
+class WatchedLabel:
+    """A label, and what is asked of its events.
+
+    Attributes:
+        name: the label as it is reported.
+        wordings: other words for it; scores of all wordings are averaged.
+        negatives: words that compete with this label only.
+        threshold: the score above the background that an event must reach.
+        false_alarms: false alarms per hour, if there is no threshold.
+        min_duration_s: shorter events are rejected.
+        confirm: events within a minute that it takes to report one, while listening.
+        clips: whether audio of its events may be kept.
+
+    """
+
+    name: str
+    wordings: tuple[str, ...] = ()
+    negatives: tuple[str, ...] = ()
+    threshold: float | None = None
+    false_alarms: float | None = None
+    min_duration_s: float | None = None
+    confirm: int = 1
+    clips: bool = True
+
+
+@dataclass(frozen=True)
+class WatchList:
+    """The labels to look for, and the words that compete with them.
+
+    Attributes:
+        labels: what is reported.
+        negatives: words that compete with every label and are not reported.
+        background: whether the built-in words (`BACKGROUND`) compete as well.
+        false_alarms: per hour and label, for labels that do not say; None for the default.
+
+    """
+
+    labels: tuple[WatchedLabel, ...]
+    negatives: tuple[str, ...] = ()
+    background: bool = True
+    false_alarms: float | None = None
+    names: tuple[str, ...] = field(init=False, default=())
+
+    def __post_init__(self) -> None:
+        names = check_labels([label.name for label in self.labels])
+        object.__setattr__(self, "names", names)
+        both = sorted({name.lower() for name in names} & {w.lower() for w in self.negatives})
+        if both:
+            raise UsageError(f"{both[0]!r} is both a label and a negative word; choose one")
+
+    @staticmethod
+    def of(labels: Iterable[str], negatives: Sequence[str] = ()) -> "WatchList":
+        """Return the watch list of some labels; the negative word "none" means none at all."""
+        words = tuple(word for word in negatives if word != NONE)
+        watched = tuple(WatchedLabel(name) for name in labels)
+        return WatchList(watched, words, background=NONE not in negatives)
+
+    @staticmethod
+    def load(path: str | PathLike[str]) -> "WatchList":
+        """Read a watch list from a TOML file."""
+        where = f"The watch list {Path(path)}"
+        content: dict[str, Any] = parse_toml(
+            read_text(Path(path), "watch list"), _FILE, where=where
+        )
+        try:
+            return WatchList(
+                tuple(map(_label, content["label"])),
+                tuple(content.get("not", ())),
+                bool(content.get("background", True)),
+                content.get("false_alarms"),
+            )
+        except UsageError as error:
+            raise FormatError(f"{where}: {error}") from error
+
+    def to_toml(self) -> str:
+        """Return the watch list as the text of a TOML file; defaults are left out."""
+        lines = [f"not = {_written(self.negatives)}"] if self.negatives else []
+        lines += [] if self.background else ["background = false"]
+        lines += [] if self.false_alarms is None else [f"false_alarms = {self.false_alarms!r}"]
+        for label in self.labels:
+            lines += ["", "[[label]]", *_lines(label)]
+        return "\n".join(lines).lstrip("\n") + "\n"
+
+    @property
+    def competing(self) -> tuple[str, ...]:
+        """All negative words: those of the list, of its labels, and the built-in ones."""
+        own = [word for label in self.labels for word in label.negatives]
+        built_in = BACKGROUND if self.background else ()
+        labels = {name.lower() for name in self.texts}
+        words = dict.fromkeys([*self.negatives, *own, *built_in])
+        return tuple(word for word in words if word.lower() not in labels)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Every wording of every label, once."""
+        return tuple(dict.fromkeys(word for label in self.labels for word in _words(label)))
+
+    def wordings(self, label: WatchedLabel) -> tuple[str, ...]:
+        """Return the words whose scores make the score of a label."""
+        return _words(label)
+
+
+def _words(label: WatchedLabel) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((label.name, *label.wordings)))
+
+
+def _label(content: dict[str, Any]) -> WatchedLabel:
+    if "threshold" in content and "false_alarms" in content:
+        raise UsageError(
+            f"{content['name']!r} has both a threshold and a number of false alarms; choose one"
+        )
+    given = dict(content)
+    return WatchedLabel(
+        given.pop("name"),
+        tuple(given.pop("wordings", ())),
+        tuple(given.pop("not", ())),
+        **given,
+    )
+
+
+def _lines(label: WatchedLabel) -> list[str]:
+    """Return the lines of a label in a TOML file."""
+    default = WatchedLabel(label.name)
+    values = {
+        "name": label.name,
+        "wordings": label.wordings,
+        "not": label.negatives,
+        "threshold": label.threshold,
+        "false_alarms": label.false_alarms,
+        "min_duration_s": label.min_duration_s,
+        "confirm": None if label.confirm == default.confirm else label.confirm,
+        "clips": None if label.clips == default.clips else label.clips,
+    }
+    return [
+        f"{key} = {_written(value)}" for key, value in values.items() if value not in (None, ())
+    ]
+
+
+def _written(value: str | bool | float | Sequence[str] | None) -> str:
+    """Return a value as TOML has it; its texts have the escapes of JSON, and one more."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        return repr(value)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

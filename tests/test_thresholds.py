@@ -1,0 +1,78 @@
+"""False alarms per hour to thresholds."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driftscore import UsageError
+from driftscore.thresholds import (
+    RATES,
+    multiple_for,
+    own_multiples,
+    quiet_multiples,
+    rate_of,
+    upper_spread,
+)
+
+
+def test_the_upper_spread_of_normal_scores_is_their_standard_deviation() -> None:
+    scores = np.random.default_rng(0).normal([3.0, -1.0], [0.5, 2.0], size=(200_000, 2))
+    np.testing.assert_allclose(upper_spread(scores), [0.5, 2.0], rtol=0.02)
+
+
+def test_the_highest_scores_do_not_change_the_upper_spread() -> None:
+    scores = np.random.default_rng(0).normal(size=(1_000, 1))
+    plain = upper_spread(scores)
+    scores[np.argsort(scores[:, 0])[-50:]] += 100
+    np.testing.assert_array_equal(upper_spread(scores), plain)
+
+
+@pytest.mark.parametrize(("multiple", "rate"), RATES)
+def test_the_measured_points_are_met(multiple: float, rate: float) -> None:
+    assert multiple_for(rate) == pytest.approx(multiple)
+    assert rate_of(multiple) == pytest.approx(rate)
+
+
+@given(st.floats(1e-4, 100))
+def test_a_rate_and_its_multiple_belong_together(rate: float) -> None:
+    assert rate_of(multiple_for(rate)) == pytest.approx(rate, rel=1e-6)
+
+
+@given(st.floats(1e-4, 100), st.floats(1e-4, 100))
+def test_fewer_false_alarms_need_a_higher_threshold(one: float, other: float) -> None:
+    few, many = sorted((one, other))
+    assert multiple_for(few) >= multiple_for(many)
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1.0, float("nan"), float("inf")])
+def test_false_alarms_are_a_positive_number(wrong: float) -> None:
+    with pytest.raises(UsageError, match="must be a positive number"):
+        multiple_for(wrong)
+
+
+def test_with_many_quiet_hours_the_threshold_is_the_peak_that_is_reached_as_often_as_allowed() -> (
+    None
+):
+    peaks = [[7.0, 6.5, 6.0, 5.5, 5.0, 4.5]]
+    [found] = quiet_multiples(peaks, hours=8.0, false_alarms=[0.5])
+    assert found == 5.5  # four peaks in eight hours
+
+
+def test_with_few_quiet_hours_the_highest_peak_is_extended() -> None:
+    [found] = quiet_multiples([[6.0]], hours=1.0, false_alarms=[0.5])
+    assert found == pytest.approx(multiple_for(rate_of(6.0) * 0.5))
+    assert found > 6.0
+
+
+def test_a_quiet_recording_lowers_a_threshold_only_so_far() -> None:
+    [found] = quiet_multiples([[]], hours=10.0, false_alarms=[0.5])
+    assert found == pytest.approx(multiple_for(0.5) - 1.5)
+
+
+def test_a_label_with_many_low_peaks_in_the_recording_gets_a_higher_threshold() -> None:
+    usual = round(RATES[0][1] * 2)
+    calm, restless = [2.6] * usual, [2.6] * 4 * usual
+    found = own_multiples([calm, restless], hours=2.0, false_alarms=[0.5, 0.5])
+    assert found[0] == pytest.approx(multiple_for(0.5), abs=0.05)
+    assert found[1] > found[0] + 0.5
