@@ -397,7 +397,7 @@ def test_the_live_tab_shows_sources_and_hours(visit: Visit) -> None:
     page.focus("#tab-try")
     page.keyboard.press("ArrowRight")
     expect(page.locator(".sources li")).to_have_count(3)
-    expect(page.locator(".sources")).to_contain_text("stalled")
+    expect(page.locator(".sources")).to_contain_text("unplugged since 05:58")
     expect(page.locator(".hours tbody tr")).to_have_count(5)
     cell = page.locator(".hours tbody tr", has_text="dog bark").locator("td").nth(8)
     expect(cell).to_have_text("2")

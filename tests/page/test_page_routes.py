@@ -5,6 +5,7 @@ import io
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +17,12 @@ from driftscore import Audio, Backbone, Classifier, Embedder, build_bank, compil
 from driftscore.audio import read
 from driftscore.noise import add_at_snr, synthetic
 from driftscore.service.app import create_app
+from driftscore.service.page_live import live_view
 from driftscore.service.page_spectrogram import BANDS, spectrogram
 from driftscore.service.settings import Limits, ServiceSettings
 from tests.conftest import PROJECT
 
-from .fake_store import FakeReviewStore
+from .fake_store import FakeReviewStore, KeptEvent
 
 SIREN = PROJECT / "demo" / "sounds" / "siren.flac"
 LABELS = ["siren", "rain", "speech"]
@@ -164,7 +166,12 @@ def test_a_recording_that_is_gone_is_404_with_what_to_do(client: TestClient) -> 
 
 
 def test_silence_is_explained(client: TestClient) -> None:
-    clip = add(client, wav(np.zeros(32_000)))
+    answer = client.post("/page/clips", params={"name": "x"}, content=wav(np.zeros(32_000)))
+    assert answer.status_code == 422
+    assert "silent" in answer.json()["error"]
+    samples = np.zeros(25 * 32_000)
+    samples[-32_000:] = 0.1
+    clip = add(client, wav(samples))
     for body in ({"labels": LABELS}, {"labels": LABELS, "snr_db": 0}):
         answer = client.post(f"/page/clips/{clip}/rank", json=body)
         assert answer.status_code == 422
@@ -220,7 +227,7 @@ def test_the_live_view_is_that_of_the_store_and_a_verdict_reaches_it(mini: Backb
         assert [event["id"] for event in found["events"]] == [9, 8, 7, 6, 5, 4, 3, 2, 1]
         assert found["hours"]["dog bark"][8] == 2
         assert sum(found["hours"]["dog bark"]) == 2
-        assert [source["state"] for source in found["sources"]] == ["running", "running", "stalled"]
+        assert [source["online"] for source in found["sources"]] == [True, True, False]
         assert (
             client.post("/page/live/events/3/review", json={"verdict": "wrong"}).status_code == 200
         )
@@ -229,6 +236,22 @@ def test_the_live_view_is_that_of_the_store_and_a_verdict_reaches_it(mini: Backb
             client.post("/page/live/events/99/review", json={"verdict": "wrong"}).status_code == 404
         )
         assert client.post("/page/live/events/3/review", json={"verdict": "so"}).status_code == 422
+
+
+def test_labels_of_the_last_seconds_are_current() -> None:
+    store = FakeReviewStore()
+    noon = store.midnight + timedelta(hours=12)
+    for number, (label, score, ago_s) in enumerate(
+        [("siren", 4.0, 20), ("siren", 5.0, 10), ("horn", 6.0, 29), ("drill", 9.0, 31)], 20
+    ):
+        end = (noon - timedelta(seconds=ago_s)).isoformat()
+        store.add(KeptEvent(number, "street", label, score, end, end, 0.0))
+    view = live_view(store, noon)
+    sources = {source["name"]: source for source in view["sources"]}  # type: ignore[attr-defined]
+    assert sources["street"]["labels"] == [("horn", 6.0), ("siren", 5.0)]
+    assert sources["yard"]["labels"] == []
+    assert sources["yard"]["last"]["label"] == "dog bark"
+    assert sources["back door"]["last"] is None
 
 
 def test_with_a_token_the_page_loads_and_its_data_needs_the_token(mini: Backbone) -> None:

@@ -25,6 +25,8 @@ from driftscore.service.state import ServiceState
 Shown = TypeVar("Shown")
 STATIC = Path(str(files("driftscore.service"))) / "static"
 _LONGEST_NAME = 200
+TEXTS_PER_LABEL = 209
+"""What DAS encodes for each label: its clean prompt and the noisy ones."""
 _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -177,7 +179,7 @@ def _about(state: ServiceState, answers: PageAnswers) -> Json:
         "limits": {
             "bytes": limits.body_bytes,
             "seconds": limits.seconds,
-            "labels": limits.labels,
+            "labels": min(limits.labels, limits.texts // TEXTS_PER_LABEL),
             "label_length": limits.label_chars,
             "minutes": round(EXPIRY_S / 60),
         },

@@ -11,12 +11,13 @@ const two = (value) => String(value).padStart(2, "0");
 
 function Sources({ sources }) {
   return html`<section class="card" aria-labelledby="sources-title"><h2 id="sources-title">Sources</h2>
-    <ul class="sources">${sources.map((source) => html`<li key=${source.name}>
-      <p class="name"><span class=${`state ${source.state}`} aria-hidden="true"></span><strong>${source.name}</strong> <span class="hint">${source.state}</span></p>
-      <p class="level">${source.level_db === null ? "\u2013" : signed(source.level_db.toFixed(0))}<small> ${source.unit}</small></p>
+    ${sources.length === 0 ? html`<p class="hint">The listener has no source yet.</p>` : html`<ul class="sources">${sources.map((source) => html`<li key=${source.name}>
+      <p><span class=${`state ${source.online ? "on" : "off"}`} aria-hidden="true"></span><strong>${source.name}</strong>${" "}
+        <span class="hint">${source.online ? "running" : source.why || "stopped"} since ${time(source.since).slice(0, 5)}</span></p>
       <p class="now">${source.labels.length ? source.labels.map(([label, score]) => html`<span key=${label} class="tag">${label} <small>${score.toFixed(1)}</small></span>`)
-        : html`<span class="hint">nothing stands out now</span>`}</p>
-    </li>`)}</ul></section>`;
+        : html`<span class="hint">${source.last ? `last: ${source.last.label} at ${time(source.last.start).slice(0, 5)}` : "no event yet today"}</span>`}</p>
+      <p class="hint looks">${source.words && `looks for ${source.words}`}</p>
+    </li>`)}</ul>`}</section>`;
 }
 
 function Heatmap({ hours }) {
