@@ -22,7 +22,9 @@ from tests.page.fake_store import FakeReviewStore  # noqa: E402
 def opened(browser: Browser, address: str, wait_for: str, **options: object) -> Page:
     """Open the page and wait until it is complete and nothing moves."""
     size = {"width": 1280, "height": 860}
-    page = browser.new_context(**{"viewport": size, **options}).new_page()
+    page = browser.new_context(
+        **{"viewport": size, "reduced_motion": "reduce", **options}
+    ).new_page()
     page.goto(address)
     page.wait_for_selector(wait_for, timeout=60_000)
     page.wait_for_load_state("networkidle")
@@ -32,7 +34,8 @@ def opened(browser: Browser, address: str, wait_for: str, **options: object) -> 
             page.press("#snr", key)
             page.wait_for_load_state("networkidle")
             page.wait_for_timeout(500)
-        page.evaluate("document.activeElement.blur()")
+        page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
+        page.wait_for_timeout(500)
     return page
 
 

@@ -12,7 +12,7 @@ const two = (value) => String(value).padStart(2, "0");
 function Sources({ sources }) {
   return html`<section class="card" aria-labelledby="sources-title"><h2 id="sources-title">Sources</h2>
     ${sources.length === 0 ? html`<p class="hint">The listener has no source yet.</p>` : html`<ul class="sources">${sources.map((source) => html`<li key=${source.name}>
-      <p><span class=${`state ${source.online ? "on" : "off"}`} aria-hidden="true"></span><strong>${source.name}</strong>${" "}
+      <p class="title"><span class=${`state ${source.online ? "on" : "off"}`} aria-hidden="true"></span><strong>${source.name}</strong>${" "}
         <span class="hint">${source.online ? "running" : source.why || "stopped"} since ${time(source.since).slice(0, 5)}</span></p>
       <p class="now">${source.labels.length ? source.labels.map(([label, score]) => html`<span key=${label} class="tag">${label} <small>${score.toFixed(1)}</small></span>`)
         : html`<span class="hint">${source.last ? `last: ${source.last.label} at ${time(source.last.start).slice(0, 5)}` : "no event yet today"}</span>`}</p>
