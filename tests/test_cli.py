@@ -291,7 +291,7 @@ def test_verbose_reports_what_the_model_itself_says_it_runs_in(run: Run, wav: Wr
 
 def test_a_timeline_without_events_still_has_a_header(run: Run, wav: WriteWav) -> None:
     ask = ["classify", wav(), *ASK, "--timeline", "--threshold", 10]
-    header = "file,start_s,end_s,label,score,threshold,level_db,snr_db,unit,error\n"
+    header = "file,start_s,end_s,time,label,score,threshold,level_db,snr_db,unit,error\n"
     assert run(*ask, "-f", "csv")[:2] == (0, header)
     assert run(*ask, "-f", "jsonl")[:2] == (0, "")
     assert run(*ask, "-f", "json")[:2] == (0, "[]\n")

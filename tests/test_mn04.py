@@ -5,8 +5,6 @@ import io
 import os
 import pickle
 import struct
-import urllib.error
-import urllib.request
 import warnings
 import zipfile
 from collections.abc import Mapping
@@ -23,7 +21,7 @@ from driftscore.backbones.mn04 import tagger as mn04
 from driftscore.backbones.mn04.tagger import Tagger
 from driftscore.backbones.mn04.torch_file import read_tensors
 from driftscore.backbones.onnx.log_mel import FrontEnd, log_mel
-from driftscore.errors import DownloadError, FormatError, UsageError
+from driftscore.errors import FormatError, UsageError
 from driftscore.files import sha256
 
 from .mutation import DAMAGE, Damage, damaged
@@ -266,20 +264,3 @@ def test_a_path_without_weights_says_how_to_get_them(
     monkeypatch.setenv("DRIFTSCORE_MN04", str(tmp_path / "nothing.pt"))
     with pytest.raises(UsageError, match=r"save it as"):
         mn04.find_weights()
-
-
-@pytest.mark.parametrize("answer", ["none", "cut off"])
-def test_a_failed_download_leaves_no_file_and_says_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str
-) -> None:
-    def open_address(*_args: object, **_settings: object) -> io.BytesIO:
-        if answer == "none":
-            raise urllib.error.URLError("no network")
-        return io.BytesIO(b"half of it")
-
-    monkeypatch.setenv("DRIFTSCORE_CACHE", str(tmp_path))
-    monkeypatch.delenv("DRIFTSCORE_MN04", raising=False)
-    monkeypatch.setattr(urllib.request, "urlopen", open_address)
-    with pytest.raises(DownloadError, match=r"save it as"):
-        mn04.find_weights()
-    assert list(tmp_path.iterdir()) == []

@@ -27,7 +27,7 @@ from driftscore.errors import UsageError
 from driftscore.estimator import Estimator
 from driftscore.events import Detection, Event
 from driftscore.head import Head
-from driftscore.progress import progress_bar
+from driftscore.progress import progress_bar, seconds_bar
 from driftscore.prompts import check_labels, compose
 from driftscore.result import Result, results
 from driftscore.rules import Compile, Rule, RuleModule, choose_rule, compile_rule, find_rule
@@ -71,7 +71,8 @@ class Classifier(Estimator):
         head: a compiled head, in place of labels and rule.
         calibration: how noise moves the model's embeddings, by its path or loaded: scores are then
             standardised. None for the one that comes with the model, False for none.
-        progress: show progress bars; None means only that of texts, and only on a terminal.
+        progress: show progress bars; None means those of texts and of events, and only on a
+            terminal or in a notebook.
 
     """
 
@@ -205,7 +206,9 @@ class Classifier(Estimator):
 
         To search many recordings, make a `detector` once.
         """
-        return self.detector(watch, settings).events(recording)
+        detector = self.detector(watch, settings)
+        with seconds_bar("Searching", [recording], show=self.progress) as done:
+            yield from detector.events(recording, seconds=done)
 
     def timeline(self, recording: Recording) -> list[Event]:
         """Return the events of a recording; deprecated, use `events`."""

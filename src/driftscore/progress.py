@@ -50,7 +50,10 @@ def progress_bar(what: str, total: int | None, *, show: bool | None = None) -> I
 def seconds_bar(
     what: str, recordings: Sequence[object], *, show: bool | None = None
 ) -> Iterator[Callable[[float], None]]:
-    """Yield a function that advances a bar by seconds of audio; the total is read from headers."""
+    """Yield a function that moves a bar to a number of seconds of audio.
+
+    The total is read from the headers of recordings that are files.
+    """
     if not (_visible() if show is None else show):
         yield lambda seconds: None
         return
@@ -76,7 +79,7 @@ def seconds_bar(
     columns = (TextColumn("{task.description}"), BarColumn(), AudioTime(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=transient) as bar:
         task = bar.add_task(what, total=_total_seconds(recordings))
-        yield lambda seconds: bar.advance(task, seconds)
+        yield lambda seconds: bar.update(task, completed=seconds)
 
 
 def hours_text(seconds: float) -> str:

@@ -10,6 +10,7 @@ from typer.testing import CliRunner, Result
 
 from driftscore.cli.app import app
 from driftscore.errors import DriftscoreError, UsageError
+from driftscore.lab.conditions import Cell, Condition, Row, Scoring
 from driftscore.lab.corpora import download
 from driftscore.lab.runs import export
 from driftscore.lab.runs.mixes import build as build_mix
@@ -74,6 +75,17 @@ def test_all_rows_are_exported(grid: Path, tmp_path: Path) -> None:
     assert tuple(table[0]) == export.columns()
 
 
+def test_a_text_in_csv_is_never_a_formula(tmp_path: Path) -> None:
+    condition = Condition("=1+1", "d", 0, None, "", None, None, None, "@fake", "m")
+    row = Row(Cell(condition, Scoring("das")), error='-2+3+cmd|" /C calc"!A0')
+    export.export([row], tmp_path / "rows.csv")
+    with open(tmp_path / "rows.csv", newline="", encoding="utf-8") as handle:
+        (flat,) = csv.DictReader(handle)
+    assert flat["dataset"] == "'=1+1"
+    assert flat["backbone"] == "'@fake"
+    assert flat["error"].startswith("'-2+3")
+
+
 def test_parquet_needs_pyarrow_and_other_suffixes_are_refused(
     grid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +143,10 @@ def test_corpora_are_listed_and_checked(tmp_path: Path, monkeypatch: pytest.Monk
     assert "meta/esc50.csv" in lacking.stdout
     assert "driftscore data get esc50" in lacking.stderr
     assert call("data", "check", "synthetic").exit_code == 0
+    own = call("data", "check", "folder", "--home", tmp_path)
+    assert own.exit_code == 1
+    assert "data get" not in own.stderr  # there is nothing to download
+    assert "put them into the folder" in own.stderr
     assert "did you mean 'esc50'" in str(call("data", "check", "esc5").exception)
 
 

@@ -1,9 +1,7 @@
 """Downloads, against a server that the test starts and that misbehaves on request."""
 
-import http.server
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,58 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from driftscore.errors import DownloadError, UsageError, WriteError
+from driftscore import downloads
+from driftscore.errors import DownloadError, FormatError, UsageError, WriteError
 from driftscore.lab.corpora import download
 from driftscore.lab.corpora.about import About, Remote, zenodo
 from driftscore.lab.corpora.datasets import esc50, fsd50k, sonyc_ust, urbansound8k
 
 from .archives import FSD50K, md5, split, tarred, tree, zipped
-
-
-class Server:
-    """What a test serves and what it saw: files by path, bytes after which the line breaks."""
-
-    def __init__(self) -> None:
-        self.files: dict[str, bytes | int] = {}
-        self.breaks: dict[str, list[int]] = {}
-        self.seen: list[tuple[str, str | None]] = []
-        self.ranges = True
-        outer = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                outer.answer(self)
-
-            def log_message(self, *args: object) -> None:
-                pass
-
-        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.http.server_port}"
-        threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True).start()
-
-    def answer(self, request: http.server.BaseHTTPRequestHandler) -> None:
-        wanted = request.headers.get("Range")
-        self.seen.append((request.path, wanted))
-        content = self.files.get(request.path)
-        if content is None:
-            request.send_error(404)
-            return
-        if isinstance(content, int):
-            request.send_error(content)
-            return
-        start = int(wanted[len("bytes=") : -1]) if wanted and self.ranges else 0
-        if start >= len(content) > 0:
-            request.send_error(416)
-            return
-        request.send_response(206 if wanted and self.ranges else 200)
-        request.send_header("Content-Length", str(len(content) - start))
-        request.end_headers()
-        allowed = self.breaks.get(request.path, [])
-        stop = start + allowed.pop(0) if allowed else len(content)
-        request.wfile.write(content[start:stop])
-        if stop < len(content):
-            request.close_connection = True
-            request.connection.shutdown(2)
+from .server import Server
 
 
 @pytest.fixture
@@ -75,7 +29,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "PAUSE_S", 0.0)
+    monkeypatch.setattr(downloads, "PAUSE_S", 0.0)
 
 
 ESC50 = {
@@ -186,7 +140,7 @@ def test_a_wrong_checksum_is_refused_and_leaves_nothing(
     assert tree(tmp_path) == []
 
 
-@pytest.mark.parametrize(("code", "tries"), [(404, 1), (403, 1), (503, download.TRIES)])
+@pytest.mark.parametrize(("code", "tries"), [(404, 1), (403, 1), (503, downloads.TRIES)])
 def test_an_answer_that_is_an_error_is_said_and_only_a_busy_server_asked_again(
     server: Server, small_esc50: bytes, tmp_path: Path, code: int, tries: int
 ) -> None:
@@ -242,11 +196,32 @@ def test_the_checksum_of_the_record_is_used(server: Server, tmp_path: Path) -> N
         download.get("sonyc_ust", tmp_path, mirror=server.url)
 
 
-@pytest.mark.parametrize("body", [b"no json", b"{}", b'{"files": [1]}', b'{"files": []}'])
-def test_a_record_of_another_form_is_reported(server: Server, tmp_path: Path, body: bytes) -> None:
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"no json", "Expecting value"),
+        (b"", "Expecting value"),
+        (b"\xff\xfe", "as expected"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b"7", "must be a table, got"),
+        (b"{}", "files is missing"),
+        (b'{"files": null}', "files must be a list, got nothing"),
+        (b'{"files": [1]}', r"files\[0\] must be a table"),
+        (b'{"files": [{"key": 5, "checksum": ""}]}', r"files\[0\].key must be a text"),
+        (b'{"files": [{"key": "a"}]}', r"files\[0\].checksum is missing"),
+        (b'{"files": [{"key": "a/../../b", "checksum": ""}]}', "is not the name of a file"),
+        (b'{"files": [{"key": "a", "checksum": "md5:../x"}]}', "is not an md5"),
+        (b'{"files": []}', "has no file annotations.csv, but nothing"),
+    ],
+)
+def test_a_record_of_another_form_is_reported(
+    server: Server, tmp_path: Path, body: bytes, said: str
+) -> None:
     server.files["/api/records/3966543"] = body
-    with pytest.raises(DownloadError, match=r"as expected|has no file"):
+    with pytest.raises(DownloadError, match=said) as found:
         download.get("sonyc_ust", tmp_path, mirror=server.url)
+    assert "\n" not in str(found.value)
+    assert tree(tmp_path) == []
 
 
 def test_fsd50k_comes_as_a_split_zip_with_its_truth(
@@ -297,7 +272,7 @@ def test_a_full_disk_ends_the_download_with_a_message(
     def full(*args: object, **kwargs: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(download, "open", full, raising=False)
+    monkeypatch.setattr(downloads, "open", full, raising=False)
     with pytest.raises(WriteError, match=r"Cannot write .*\.part: No space left on device"):
         download.get("esc50", tmp_path, mirror=server.url)
     assert len(server.seen) == 1
@@ -314,7 +289,7 @@ def test_the_progress_bar_counts_all_bytes_and_begins_where_the_last_run_ended(
         bars.append((what, total, show, steps))
         yield steps.append
 
-    monkeypatch.setattr(download, "progress_bar", counted)
+    monkeypatch.setattr(downloads, "progress_bar", counted)
     server.breaks[ESC50_PATH] = [100_000]
     download.get("esc50", tmp_path, mirror=server.url, show=True)
     (what, total, show, first), (_, _, _, second) = bars
@@ -340,3 +315,69 @@ def test_only_https_is_trusted_without_a_mirror(
         download.get("esc50", tmp_path)
     with pytest.raises(UsageError, match="A mirror must be an http or https address"):
         download.get("esc50", tmp_path, mirror="file:///etc")
+
+
+def test_an_archive_that_is_refused_is_deleted_and_leaves_nothing(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = zipped({**ESC50, "../evil.wav": b"x"})
+    server.files[ESC50_PATH] = content
+    remote = Remote("ESC-50.zip", esc50.ABOUT.files[0].url, md5(content))
+    monkeypatch.setattr(esc50, "ABOUT", About("ESC-50", "", "x", "x", (remote,)))
+    with pytest.raises(FormatError, match="not safe to unpack"):
+        download.get("esc50", tmp_path / "home", mirror=server.url, keep=True)
+    assert tree(tmp_path) == []
+
+
+def test_a_move_that_fails_half_way_is_repaired_by_the_next_run(
+    server: Server, small_esc50: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved: list[Path] = []
+    original = Path.replace
+
+    def failing(self: Path, target: Path) -> Path:
+        if ".unpacking" in str(self):
+            moved.append(self)
+            if len(moved) == 2:
+                raise OSError(28, "No space left on device")
+        return original(self, target)
+
+    monkeypatch.setattr(Path, "replace", failing)
+    with pytest.raises(WriteError, match=r"Cannot unpack ESC-50.zip: No space left on device"):
+        download.get("esc50", tmp_path, mirror=server.url)
+    assert "downloads.json" not in tree(tmp_path)
+    download.get("esc50", tmp_path, mirror=server.url)
+    assert tree(tmp_path) == sorted([*ESC50, "downloads.json"])
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", "7", '{"ESC-50.zip": 3}', '{"ESC-50.zip": {}}'])
+def test_a_damaged_record_of_downloads_counts_as_none(
+    damage: str, server: Server, small_esc50: bytes, tmp_path: Path
+) -> None:
+    (tmp_path / "downloads.json").write_text(damage)
+    download.get("esc50", tmp_path, mirror=server.url)
+    assert json.loads((tmp_path / "downloads.json").read_text())["ESC-50.zip"]["md5"]
+
+
+def test_what_was_deleted_since_is_downloaded_again(
+    server: Server, small_esc50: bytes, tmp_path: Path
+) -> None:
+    download.get("esc50", tmp_path, mirror=server.url)
+    (tmp_path / "ESC-50-x/audio/1-1-A-0.wav").unlink()
+    download.get("esc50", tmp_path, mirror=server.url)
+    assert esc50.missing(tmp_path) == []
+
+
+def test_every_published_sum_is_pinned_and_of_the_form_of_an_md5() -> None:
+    """A pinned file is verified by our own sum: no record is asked for it."""
+    asked = {"sonyc_ust", "tut2016", "demand", "musan"}  # their sums are not published elsewhere
+    for name in download.corpus_names():
+        for remote in download.find_corpus(name).about.files:
+            pinned = re.fullmatch("[0-9a-f]{32}", remote.md5) is not None
+            assert pinned or (name in asked and not remote.md5), remote
+
+
+@pytest.mark.parametrize("mirror", ["http://", "https:///x", "http://[::1", "http://x:port", "x"])
+def test_a_mirror_is_an_address_with_a_host(mirror: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="A mirror must be an http or https address"):
+        download.get("esc50", tmp_path, mirror=mirror)

@@ -8,7 +8,7 @@ import pytest
 from driftscore.audio import Audio
 from driftscore.errors import AudioError, FormatError, UsageError
 from driftscore.lab.corpora import download, loading, noises
-from driftscore.lab.corpora.loading import forget_sounds, load
+from driftscore.lab.corpora.loading import load
 from driftscore.lab.corpora.noises import demand, musan, recorded, synthetic, tau2019
 from driftscore.lab.corpora.noises.drawing import draw_excerpt
 from driftscore.lab.corpora.noises.protocol import NoiseRecording
@@ -125,7 +125,7 @@ def test_a_drawn_excerpt_is_loaded_again_from_its_file_and_position(
 ) -> None:
     BUILDERS[name](tmp_path, write_wav)
     drawn = noises.find_noise(name).sample(0.7, RATE, np.random.default_rng(4), home=tmp_path)
-    forget_sounds()
+    loading._recent.clear()
     again = Sound(drawn.sound.file, load(drawn.sound.file, RATE))
     assert again.sha256 == drawn.sound.sha256
     np.testing.assert_array_equal(Excerpt(again, drawn.start, drawn.frames).samples, drawn.samples)
@@ -142,7 +142,7 @@ def test_an_additive_mix_with_it_is_rebuilt_from_its_record(
     drawn = noise.sample(0.8, RATE, np.random.default_rng(2), home=tmp_path / "noise")
     record = additive.draw(event, drawn, snr_db=6)
     before = mix(record, load).audio.samples
-    forget_sounds()
+    loading._recent.clear()
     again = mix(MixRecord.from_json(record.to_json()), load).audio.samples
     np.testing.assert_array_equal(again, before)
 
@@ -320,7 +320,7 @@ def test_a_path_with_a_colon_is_still_a_path(tmp_path: Path, write_wav: WriteWav
 def test_sounds_used_last_stay_in_memory_within_their_budget(
     tmp_path: Path, write_wav: WriteWav, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forget_sounds()
+    loading._recent.clear()
     monkeypatch.setattr(loading, "_KEPT_BYTES", 3 * RATE * 4)
     files = [str(write_wav(tmp_path / f"{n}.wav", seconds=1, rate=RATE, seed=n)) for n in range(5)]
     for file in files:

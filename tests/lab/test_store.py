@@ -1,5 +1,4 @@
 import errno
-import os
 import sqlite3
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from driftscore.errors import DriftscoreError, FormatError, StoreError
+from driftscore.errors import DriftscoreError, StoreError
 from driftscore.lab.conditions import Cell, Condition, Row, Scoring
 from driftscore.lab.metrics import Interval
 from driftscore.lab.runs import schema
@@ -30,7 +29,7 @@ def test_rows_are_read_as_they_were_stored(tmp_path: Path) -> None:
         store.put_rows([put, row("cosine")])
     with Store(tmp_path) as store:
         found = {r.cell.scoring.rule: r for r in store.rows()}
-        assert store.done(CONDITION) == {put.cell.key, row("cosine").cell.key}
+        assert set(store.done(CONDITION)) == {put.cell.key, row("cosine").cell.key}
     chosen = found["das"].outcomes
     assert chosen is not None
     assert chosen.tolist() == outcomes.tolist()
@@ -63,8 +62,7 @@ def test_arrays_are_found_by_their_name_and_a_damaged_file_counts_as_none(tmp_pa
         other = store.path("embeddings", "b")
         other.parent.mkdir(exist_ok=True)
         path.rename(other)
-        with pytest.raises(FormatError, match="belongs to another condition"):
-            store.get_arrays("embeddings", "b")
+        assert store.get_arrays("embeddings", "b") is None  # it belongs to another name
 
 
 def test_a_full_disk_is_reported_and_the_store_opens_again(
@@ -91,22 +89,6 @@ def test_a_full_disk_is_reported_and_the_store_opens_again(
         assert store._db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_one_process_claims_a_job_and_claims_of_ended_processes_are_void(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Store(tmp_path) as store:
-        assert store.claim("job")
-        assert store.claim("job")  # its own
-        monkeypatch.setattr(os, "getpid", lambda: 1)  # another process, alive
-        assert store.claim("other") is not None
-        assert not store.claim("job")
-        monkeypatch.undo()
-        store._db.execute("UPDATE claims SET pid = 999999999 WHERE name = 'job'")
-        assert store.claim("job")
-        store.release("job")
-        assert store._db.execute("SELECT count(*) FROM claims WHERE name='job'").fetchone() == (0,)
-
-
 def test_several_processes_may_open_a_new_store_at_once(tmp_path: Path) -> None:
     code = "import sys; from driftscore.lab.runs.store import Store; Store(sys.argv[1]).claim('x')"
     command = [sys.executable, "-c", code, str(tmp_path / "new")]
@@ -130,8 +112,8 @@ def test_a_store_without_a_version_is_read_and_marked(tmp_path: Path) -> None:
 
 def test_a_newer_store_is_refused_with_both_versions(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
-        store._db.execute("PRAGMA user_version = 2")
-    with pytest.raises(StoreError, match=r"has version 2; this driftscore reads version 1. Update"):
+        store._db.execute("PRAGMA user_version = 3")
+    with pytest.raises(StoreError, match=r"has version 3; this driftscore reads version 2. Update"):
         Store(tmp_path)
 
 

@@ -1,5 +1,6 @@
 """`POST /v1/classify`: the scores of `driftscore classify`, however a recording is sent."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -9,10 +10,12 @@ import soundfile
 from fastapi.testclient import TestClient
 
 from driftscore import Audio, Backbone, Classifier
+from driftscore.audio import read
 from driftscore.embedder import Embedder
+from driftscore.events import Detection
 from driftscore.service.heads import check_rule, servable_rules
 from driftscore.service.settings import Limits, ServiceSettings
-from tests.conftest import noise_clip
+from tests.conftest import PROJECT, noise_clip
 
 from .conftest import clip_bytes, serving, silence, sound
 
@@ -79,6 +82,17 @@ def test_every_rule_that_is_listed_gives_the_scores_of_the_library(
     assert answer["rule"] == rule
 
 
+def test_silence_before_a_sound_is_part_of_the_recording(
+    mini_client: TestClient, mini: Backbone
+) -> None:
+    quiet, loud = np.zeros(12 * 16_000, np.float32), noise_clip(4.0).samples
+    content = sound(Audio(np.concatenate([quiet, loud]), 16_000))
+    answer = post(mini_client, content)
+    assert answer["seconds"] == pytest.approx(16.0)
+    expected = Classifier(WORDS, backbone=mini).scores([content])[0]
+    assert scores_of(answer) == dict(zip(WORDS, expected.tolist(), strict=True))
+
+
 def test_settings_preset_and_prompt_reach_the_rule(mini_client: TestClient, mini: Backbone) -> None:
     content = clip_bytes(3.0)
     prompts = Classifier(WORDS, backbone=mini, preset="acevedo2025")
@@ -122,9 +136,50 @@ def test_labels_above_the_threshold_are_present_and_top_k_shortens_the_list(
     assert answer["present"] == [name for name, score in scores.items() if score >= middle]
     assert list(scores_of(answer)) == list(scores)[:1]
     assert post(mini_client, content)["present"] is None
-    assert "needs a threshold" in error_of(
-        mini_client, 400, content, labels="siren,rain", multi_label="true"
-    )
+
+
+def test_without_a_threshold_several_labels_or_none_may_be_present(
+    mini_client: TestClient, mini: Backbone
+) -> None:
+    for name, expected in (("siren", ["siren"]), ("ticking_clock", [])):
+        content = (PROJECT / "demo" / "sounds" / f"{name}.flac").read_bytes()
+        detector = Classifier(WORDS, backbone=mini).detector()
+        [embedded] = detector.embedder.embed([content])
+        judged = detector.judge("", embedded.embedding)
+        answer = post(mini_client, content, multi_label="true")
+        assert answer["present"] == expected == ([judged.label] if judged.label else [])
+    error = "needs a calibration|is told from a calibration"
+    with serving(ServiceSettings(backbone="mini", calibration="none")) as client:
+        message = error_of(client, 400, content, labels="siren,rain", multi_label="true")
+        assert re.search(error, message)
+
+
+def test_events_are_those_of_the_library(mini_client: TestClient, mini: Backbone) -> None:
+    siren, rain = (read(PROJECT / "demo" / "sounds" / f"{n}.flac") for n in ("siren", "rain"))
+    quiet = 0.001 * np.random.default_rng(0).standard_normal(15 * siren.rate)
+    assert siren.rate == rain.rate
+    parts = (quiet.astype(np.float32), siren.samples, rain.samples)
+    samples = np.concatenate([parts[0], parts[1], parts[0], parts[2], parts[0]])
+    content = sound(Audio(samples, siren.rate), "FLAC")
+    queries: list[dict[str, float]] = [{}, {"false_alarms": 2.0}]
+    for query in queries:
+        settings = Detection().changed(**query)
+        expected = list(Classifier(WORDS, backbone=mini).events(content, settings=settings))
+        assert "siren" in [event.label for event in expected]
+        listed = post(mini_client, content, events="true", **query)["events"]
+        assert listed == [
+            {
+                "label": event.label,
+                "start_s": event.start_s,
+                "end_s": event.end_s,
+                "score": event.score,
+                "threshold": event.threshold,
+                "snr_db": event.snr_db,
+            }
+            for event in expected
+        ]
+    high = post(mini_client, content, events="true", threshold="1000")
+    assert high["events"] == []
 
 
 def test_one_label_is_scored_and_has_no_margin(fake_client: TestClient) -> None:
@@ -245,6 +300,6 @@ def test_a_recording_is_refused_by_its_length_even_if_its_header_lies(fake: Back
     with serving(
         ServiceSettings(backbone=Embedder(fake, text_cache=False), limits=limits)
     ) as client:
-        content = bytearray(sound(noise_clip(3.0, 8000), format="AU"))
-        content[8:12] = b"\xff\xff\xff\xff"  # a stream of unknown length
+        content = bytearray(sound(noise_clip(3.0, 8000), format="FLAC"))
+        content[21:26] = bytes([content[21] & 0xF0, 0, 0, 0, 0])  # samples in all: unknown
         assert "longer than 1 s" in error_of(client, 413, bytes(content), labels="a,b")

@@ -53,6 +53,7 @@ def classify(
     """Label recordings with your own words."""
     view = View(format, out, multi, or_none).checked(events, compare, threshold, head, model)
     recordings = expand(files)
+    events.products.checked(recordings)
     scoring = scores.scoring(labels=not head and not events.watch)
     watch = events.watch_list(scoring.labels, negatives)
     if watch is not None and scoring.labels is None:
@@ -119,7 +120,9 @@ class View:
     def show_events(self, detector: Detector, events: EventOptions, recordings: list[str]) -> None:
         """Write the events of all recordings, or one row for each where a label fits."""
         tally, unit = self._tally(), unit_of(detector.head)
-        view = EventView(detector, EventRows(unit), tally, events.resume)
+        products = events.products.made(detector, recordings)
+        format = find_format(self.format)
+        view = EventView(detector, EventRows(unit, format.lengths), tally, products)
         columns = EVENT_COLUMNS if events.asked else ()
         title = score_title(detector.head)
         with output(self.out) as stream:
@@ -129,7 +132,7 @@ class View:
             elif events.windows:
                 rows = window_rows(detector, recordings, tally)
             else:
-                rows = view.of(recordings)
+                rows = view.of(recordings, resume=events.resume)
             title = EVENT_TITLE if events.asked and not events.windows else title
             write_rows(rows, self.format, stream, title=title, columns=columns)
         if view.interrupted is not None:

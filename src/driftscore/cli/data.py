@@ -42,7 +42,10 @@ def get(
     name: Name,
     home: Home = None,
     mirror: Annotated[
-        str | None, typer.Option("--mirror", help="A server with the same paths.")
+        str | None,
+        typer.Option(
+            "--mirror", help="A server with the same paths, which you trust as the official one."
+        ),
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the archives.")] = False,
 ) -> None:
@@ -60,9 +63,17 @@ def check(name: Name, home: Home = None) -> None:
     for line in lacking:
         print(line)
     if lacking:
-        say(f"{len(lacking):,} missing; download them: driftscore data get {name}")
+        say(f"{len(lacking):,} missing; {_advice(name)}")
         raise typer.Exit(1)
     say(f"{name} is complete")
+
+
+def _advice(name: str) -> str:
+    """Return what to do about a corpus that is incomplete."""
+    corpus = download.find_corpus(name)
+    if corpus.about.files:
+        return f"download them: driftscore data get {name}"
+    return f"put them into the folder, or name another one: driftscore data check {name} --home"
 
 
 def _here(name: str) -> str:

@@ -5,6 +5,7 @@ stdout is data, stderr is messages; exit 0 done, 1 something failed, 2 wrong usa
 
 import shlex
 import sys
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Annotated
@@ -108,6 +109,7 @@ def status(
                 "files": f"{_bytes(opened.home) / 1e6:.0f} MB",
             }
             write_rows([summary], "table", sys.stdout)
+            _end_with_damage(opened)
             return
         chosen = _grid(grid, backbone)
         counts: dict[tuple[str, str], list[int]] = {}
@@ -115,11 +117,12 @@ def status(
             pair = counts.setdefault((condition.backbone, condition.dataset), [0, 0])
             pair[0] += cells
             pair[1] += stored
-    table: list[OutputRow] = [
-        {"backbone": model, "dataset": dataset, "cells": cells, "rows": stored}
-        for (model, dataset), (cells, stored) in counts.items()
-    ]
-    write_rows(table, "table", sys.stdout)
+        table: list[OutputRow] = [
+            {"backbone": model, "dataset": dataset, "cells": cells, "rows": stored}
+            for (model, dataset), (cells, stored) in counts.items()
+        ]
+        write_rows(table, "table", sys.stdout)
+        _end_with_damage(opened)
 
 
 @app.command()
@@ -140,7 +143,8 @@ def report(
             chosen = _grid(grid, backbone)
             only = frozenset(keys(chosen, check(chosen)))
         write_report(opened, out, only=only)
-    say(f"Report in {out}")
+        say(f"Report in {out}")
+        _end_with_damage(opened)
 
 
 @app.command()
@@ -151,7 +155,8 @@ def export(
     """Write all rows as a flat table."""
     with Store(store) as opened:
         count = export_rows(opened.rows(), path)
-    say(f"{count:,} rows in {path}")
+        say(f"{count:,} rows in {path}")
+        _end_with_damage(opened)
 
 
 @app.command("mixes")
@@ -210,6 +215,13 @@ def _size(grid: Grid, facts: Facts, store: Store, *, workers: int, engine: str) 
     )
 
 
+def _end_with_damage(store: Store) -> None:
+    """If some of the store could not be used, say so and end with status 1."""
+    if store.damage:
+        say(f"warning: {store.damage_in_words}")
+        raise typer.Exit(1)
+
+
 def _print_outcome(outcome: Outcome, failures: int) -> None:
     for line in dict.fromkeys(outcome.notes):
         say(f"note: {line}")
@@ -219,9 +231,12 @@ def _print_outcome(outcome: Outcome, failures: int) -> None:
     )
     if failures:
         say(f"{failures:,} clips could not be used in their conditions; see the report")
-    if outcome.busy:
-        say(f"{outcome.busy:,} jobs belong to another run; run again when it has finished")
 
 
 def _bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    """Return the size of the files in a folder; one that a run removes meanwhile counts as none."""
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(OSError):
+            total += path.stat().st_size if path.is_file() else 0
+    return total

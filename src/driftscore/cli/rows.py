@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from driftscore.calibration import UNIT
 from driftscore.classifier import Classifier
 from driftscore.cli.reporting import Tally
+from driftscore.clock import Start
 from driftscore.detector import Detector
 from driftscore.embedder import Embedded
 from driftscore.errors import DriftscoreError
@@ -14,8 +15,8 @@ from driftscore.formats import OutputRow, OutputValue
 from driftscore.head import Head
 from driftscore.result import Result, lead
 
-EVENT_COLUMNS = ("file", "start_s", "end_s", "label", "score", "threshold", "level_db", "snr_db",
-                 "unit", "error")  # fmt: skip
+EVENT_COLUMNS = ("file", "start_s", "end_s", "time", "label", "score", "threshold", "level_db",
+                 "snr_db", "unit", "error")  # fmt: skip
 
 
 def unit_of(head: Head) -> str:
@@ -82,14 +83,27 @@ class EventRows:
     """Makes the rows of events; all have the same keys."""
 
     unit: str
+    lengths: bool = False
+    """Whether a row also has the length of its recording, which is known at its end."""
 
-    def event(self, source: str, event: Event) -> OutputRow:
+    def event(self, source: str, event: Event, start: Start | None = None) -> OutputRow:
         """Return the row of an event."""
-        return _event_row(source, event, self.unit)
+        return _event_row(source, event, self.unit, start=start)
+
+    def of_recording(
+        self, source: str, events: Sequence[Event], start: Start | None, seconds: float
+    ) -> Iterator[OutputRow]:
+        """Yield the rows of all events of a recording; one without a label if there is none."""
+        for event in events or [NO_EVENT]:
+            yield {**self.event(source, event, start), "duration_s": seconds}
 
     def failed(self, source: str, reason: str) -> OutputRow:
         """Return the row of a recording that could not be used."""
-        return _event_row(source, Event("", 0.0, 0.0, 0.0), self.unit, reason)
+        length = {"duration_s": 0.0} if self.lengths else {}
+        return {**_event_row(source, NO_EVENT, self.unit, reason), **length}
+
+
+NO_EVENT = Event("", 0.0, 0.0, 0.0)
 
 
 def window_rows(detector: Detector, recordings: Iterable[str], tally: Tally) -> Iterator[OutputRow]:
@@ -153,11 +167,14 @@ def compared_rows(
         yield row | {"same": same, "error": embedded.error}
 
 
-def _event_row(source: str, event: Event, unit: str, error: str = "") -> OutputRow:
+def _event_row(
+    source: str, event: Event, unit: str, error: str = "", start: Start | None = None
+) -> OutputRow:
     return {
         "file": source,
         "start_s": event.start_s,
         "end_s": event.end_s,
+        "time": "" if start is None else start.text_at(event.start_s),
         "label": event.label,
         "score": event.score,
         "threshold": _known(event.threshold),

@@ -5,6 +5,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 from driftscore.cli import options as take
+from driftscore.cli.products import ProductOptions, Products
 from driftscore.cli.reporting import Tally, say
 from driftscore.cli.rows import EventRows
 from driftscore.detector import Detector
@@ -12,6 +13,7 @@ from driftscore.errors import DriftscoreError, UsageError
 from driftscore.events import Detection, Event
 from driftscore.formats import OutputRow
 from driftscore.interrupts import Interrupted
+from driftscore.pictures import PictureTrack
 from driftscore.progress import hours_text, seconds_bar
 from driftscore.prompts import split_labels
 from driftscore.watchlist import NONE, WatchList
@@ -20,8 +22,9 @@ from driftscore.windowlog import window_log
 
 @dataclass(frozen=True)
 class EventOptions:
-    """How events are found."""
+    """How events are found, and what is made of them."""
 
+    products: ProductOptions
     timeline: take.Timeline = False
     windows: take.Windows = False
     watch: take.WatchFile = None
@@ -35,7 +38,8 @@ class EventOptions:
     @property
     def asked(self) -> bool:
         """Whether events are asked for, by --timeline or by an option that only they have."""
-        return bool(self.timeline or self.windows or self.watch or self.false_alarms)
+        given = (self.timeline, self.windows, self.watch, self.false_alarms, self.resume)
+        return any(given) or self.products.asked
 
     def settings(self) -> Detection:
         """Return how events are found."""
@@ -63,75 +67,105 @@ class EventOptions:
         return WatchList.of(labels, words)
 
 
-@dataclass
 class EventView:
     """The rows of all events, and what is told about them at the end."""
 
-    detector: Detector
-    rows: EventRows
-    tally: Tally
-    resume: bool = False
-    seconds: float = 0.0
-    count: int = 0
-    nearest: Event | None = None
-    interrupted: Interrupted | None = None
+    def __init__(
+        self, detector: Detector, rows: EventRows, tally: Tally, products: Products
+    ) -> None:
+        self._detector = detector
+        self._rows = rows
+        self._tally = tally
+        self._products = products
+        self._seconds = 0.0
+        self._count = 0
+        self._nearest: Event | None = None
+        self.interrupted: Interrupted | None = None
 
-    def of(self, recordings: Sequence[str]) -> Iterator[OutputRow]:
+    def of(self, recordings: Sequence[str], *, resume: bool = False) -> Iterator[OutputRow]:
         """Yield the rows of the events of each recording; an interruption ends them early."""
         with seconds_bar("Searching", recordings) as done:
             for recording in recordings:
-                before = self.seconds
+                before = self._seconds
                 try:
-                    yield from self._of_one(recording, done)
+                    yield from self._of_one(recording, done, resume=resume)
                 except DriftscoreError as error:
-                    self.tally.fail(str(error))
-                    yield self.rows.failed(recording, str(error))
+                    self._tally.fail(str(error))
+                    yield self._rows.failed(recording, str(error))
                 except Interrupted as error:
                     self.interrupted = error
-                    reached = hours_text(self.seconds - before)
+                    reached = hours_text(self._seconds - before)
                     say(
                         f"stopped at {reached} of {recording}; what was found so far is kept. "
                         "Run the same command with --resume to continue there"
                     )
                     return
 
-    def _of_one(self, recording: str, done: Callable[[float], None]) -> Iterator[OutputRow]:
-        before, detector = self.seconds, self.detector
+    def _of_one(
+        self, recording: str, done: Callable[[float], None], *, resume: bool
+    ) -> Iterator[OutputRow]:
+        before = self._seconds
+        start, watcher = self._products.start(recording), self._products.watcher()
+        found: list[Event] = []
 
         def reached(now_s: float) -> None:
-            done(now_s - (self.seconds - before))
-            self.seconds = before + now_s
+            self._seconds = before + now_s
+            done(self._seconds)
 
+        for event in self._events(recording, reached, watcher, resume=resume):
+            found.append(event)
+            if not self._rows.lengths:
+                yield self._rows.event(recording, event, start)
+        seconds = self._seconds - before
+        if self._rows.lengths:  # the length of a recording is known at its end
+            yield from self._rows.of_recording(recording, found, start, seconds)
+        self._products.done(recording, found, seconds, start, watcher)
+
+    def _events(
+        self,
+        recording: str,
+        reached: Callable[[float], None],
+        watcher: PictureTrack | None,
+        *,
+        resume: bool,
+    ) -> Iterator[Event]:
+        """Yield the events that are reported; windows that are done are kept on disk."""
+        detector = self._detector
+        embedder = detector.embedder
         log = window_log(
-            recording, detector.embedder.backbone, window_s=detector.window_s, hop_s=detector.hop_s
+            recording, embedder.backbone, window_s=detector.window_s, hop_s=detector.hop_s
         )
-        cached = detector.embedder.audio_cache
-        if log is not None and (self.resume or cached) and log.read().known and self.resume:
+        if log is not None and (resume or embedder.audio_cache) and log.read().known and resume:
             say(f"{recording}: continuing at {hours_text(len(log.known) * detector.hop_s)}")
-        with nullcontext() if log is None else log.writing(keep=cached):
-            for event in detector.events(recording, rejected=True, seconds=reached, store=log):
+        with nullcontext() if log is None else log.writing(keep=embedder.audio_cache):
+            for event in detector.events(
+                recording, rejected=True, seconds=reached, watcher=watcher, store=log
+            ):
                 if event.rejected:
                     self._note_nearest(event)
-                    continue
-                self.count += 1
-                yield self.rows.event(recording, event)
+                else:
+                    self._count += 1
+                    yield event
 
     def _note_nearest(self, event: Event) -> None:
-        if self.nearest is None or _share(event) > _share(self.nearest):
-            self.nearest = event
+        if self._nearest is None or _share(event) > _share(self._nearest):
+            self._nearest = event
 
     def finish(self) -> None:
         """Tell how many events there are, what decided it, and what to do next."""
-        settings, source = self.detector.settings, self.detector.source
+        self._products.finish()
+        settings, source = self._detector.settings, self._detector.source
         budget = (
             f"a threshold of {settings.threshold:g}"
             if settings.threshold is not None
-            else f"{self.detector.false_alarms} false alarms per hour and label (by the {source})"
+            else f"{self._detector.false_alarms} false alarms per hour and label (by the {source})"
         )
-        found = f"{self.count} event{'' if self.count == 1 else 's'}" if self.count else "No events"
-        say(f"{found} in {hours_text(self.seconds)} of audio, with {budget}")
-        if not self.count and self.nearest is not None:
-            near = self.nearest
+        found = (
+            f"{self._count} event{'' if self._count == 1 else 's'}" if self._count else "No events"
+        )
+        say(f"{found} in {hours_text(self._seconds)} of audio, with {budget}")
+        if not self._count and self._nearest is not None:
+            near = self._nearest
             say(
                 f"nearest: {near.label!r} at {hours_text(near.start_s)} with {near.score:.1f} of "
                 f"{near.threshold:.1f} ({near.rejected})"

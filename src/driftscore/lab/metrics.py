@@ -143,27 +143,6 @@ def accuracy_difference(
     return _interval(float(gains.mean()), gained / clips)
 
 
-def precision_difference(
-    truth: ArrayLike,
-    scores: ArrayLike,
-    other: ArrayLike,
-    *,
-    groups: Sequence[Hashable] | None = None,
-    resamples: int = RESAMPLES,
-    rng: np.random.Generator,
-) -> Interval:
-    """Return how much higher the mAP of `scores` is than that of `other`, with an interval.
-
-    As `precision_interval`, but too few positives are an `UndefinedMetricError`.
-    """
-    found = precision_interval(truth, scores, other, groups=groups, resamples=resamples, rng=rng)
-    if found is None:
-        raise UndefinedMetricError(
-            "The interval is not defined: too few positive clips, some resample has none"
-        )
-    return found
-
-
 def precision_interval(
     truth: ArrayLike,
     scores: ArrayLike,

@@ -10,20 +10,26 @@ import base64
 import json
 import zlib
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from threading import Lock
-from typing import Literal, cast
+from typing import Generic, Literal, TypeVar, cast
 
 from driftscore.classifier import Classifier
+from driftscore.detector import Detector
 from driftscore.embedder import Embedder
 from driftscore.errors import UsageError, unknown
+from driftscore.events import Detection
 from driftscore.head import Head
 from driftscore.prompts import check_labels, pack_names
 from driftscore.rules import Needs, Rule, find_rule, rule_names
 from driftscore.service.settings import Limits
 from driftscore.settings import AUTO, DEFAULT_PRESET, load_preset, preset_names
+from driftscore.watchlist import WatchList
+
+Key = TypeVar("Key")
+Made = TypeVar("Made")
 
 RuleValue = float | int | bool | str
 _WORDS = ("auto", "per-class")
@@ -187,8 +193,38 @@ class CompiledHead:
         return "sd" if self.head.standardised else "raw"
 
 
+class _Latest(Generic[Key, Made]):
+    """The most recently used values; each is made once, however many threads ask for it."""
+
+    def __init__(self, make: Callable[[Key], Made], size: int) -> None:
+        self._make = make
+        self._size = size
+        self._made: OrderedDict[Key, Future[Made]] = OrderedDict()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def get(self, key: Key) -> Made:
+        """Return a value; make it if it is not there. One that cannot be made is not kept."""
+        with self._lock:
+            found = self._made.get(key)
+            entry = self._made[key] = found or Future()
+            self._made.move_to_end(key)
+            while len(self._made) > self._size:
+                self._made.popitem(last=False)
+        if found is None:
+            try:
+                entry.set_result(self._make(key))
+            except BaseException as error:
+                with self._lock:
+                    self._made.pop(key, None)
+                entry.set_exception(error)
+        return entry.result()
+
+
 class HeadCache:
-    """The most recently used heads; each is compiled once, however many threads ask for it."""
+    """The most recently used heads and detectors of events."""
 
     def __init__(
         self,
@@ -199,38 +235,35 @@ class HeadCache:
         texts: int = Limits.texts,
     ) -> None:
         self.embedder = embedder
-        self.size = size
         self.texts = texts
         self.calibration: str | Literal[False] | None = (
             False if calibration == "none" else calibration
         )
-        self._heads: OrderedDict[HeadSpec, Future[CompiledHead]] = OrderedDict()
-        self._lock = Lock()
+        self._heads = _Latest(self._compile, size)
+        self._detectors = _Latest(self._detector, size)
 
     def __len__(self) -> int:
         return len(self._heads)
 
     def get(self, spec: HeadSpec) -> CompiledHead:
-        """Return the head of a checked spec; compile it if it is not there."""
-        with self._lock:
-            found = self._heads.get(spec)
-            entry = self._heads[spec] = found or Future()
-            self._heads.move_to_end(spec)
-            while len(self._heads) > self.size:
-                self._heads.popitem(last=False)
-        if found is None:
-            try:
-                entry.set_result(self._compile(spec))
-            except BaseException as error:
-                with self._lock:
-                    self._heads.pop(spec, None)
-                entry.set_exception(error)
-        return entry.result()
+        """Return the head of a checked spec."""
+        return self._heads.get(spec)
+
+    def detector(self, spec: HeadSpec, settings: Detection) -> Detector:
+        """Return the detector of the events of a checked spec: that of `driftscore classify`."""
+        return self._detectors.get((spec, settings))
 
     def _compile(self, spec: HeadSpec) -> CompiledHead:
         self._check_texts(spec)
-        classifier = self._classifier(spec, spec.rule).fit()
+        # A threshold, since without one a single label would be refused.
+        classifier = self._classifier(spec, spec.rule).set_params(threshold=0.0).fit()
         return CompiledHead(spec.id, classifier.head_, classifier.rule_.name, classifier.why_)
+
+    def _detector(self, key: tuple[HeadSpec, Detection]) -> Detector:
+        spec, settings = key
+        watch = WatchList.of(spec.labels)
+        self._check_texts(replace(spec, labels=(*watch.texts, *watch.competing)))
+        return self._classifier(spec, spec.rule).detector(watch, settings)
 
     def _check_texts(self, spec: HeadSpec) -> None:
         """Refuse a head that would keep a core busy for long: texts are most of its cost."""
@@ -256,7 +289,6 @@ class HeadCache:
             settings=settings,
             prompts=prompts.changed(prompt=spec.prompt or None),
             preset=spec.preset,
-            threshold=0.0,  # without one, a single label would be refused
             calibration=self.calibration,
             progress=False,
         )

@@ -12,15 +12,15 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from driftscore.classifier import Classifier
+from driftscore.audio import Audio
 from driftscore.embedder import Embedded
 from driftscore.errors import UsageError
-from driftscore.events import Event
+from driftscore.events import Detection, Event
 from driftscore.prompts import split_labels
 from driftscore.result import Result
 from driftscore.service.answers import FormError, documented, validation_message
 from driftscore.service.bodies import read_upload
-from driftscore.service.heads import CompiledHead, HeadSpec, RuleValue
+from driftscore.service.heads import HeadSpec, RuleValue
 from driftscore.service.state import ServiceState
 from driftscore.settings import AUTO, DEFAULT_PRESET
 
@@ -62,10 +62,15 @@ class ClassifyChoices(ScoringChoices):
         default=None, description="Report every label with at least this score as present."
     )
     multi_label: bool = Field(
-        default=False, description="Several labels may be present; needs a threshold."
+        default=False,
+        description="Report which labels are present, several or none; without a threshold, those "
+        "that score as one in a hundred other sounds does, and above common backgrounds.",
     )
     top_k: int | None = Field(default=None, ge=1, description="Return only the best labels.")
     events: bool = Field(default=False, description="Report when each label is present.")
+    false_alarms: Annotated[float, Field(gt=0, le=1e6)] | None = Field(
+        default=None, description="False events per hour and label that are acceptable."
+    )
 
 
 class ScoredLabel(BaseModel):
@@ -76,12 +81,14 @@ class ScoredLabel(BaseModel):
 
 
 class FoundEvent(BaseModel):
-    """A label that is present from one time to another, in seconds, with its highest score."""
+    """A label that is present from one time to another, in seconds."""
 
     label: str
     start_s: float
     end_s: float
-    score: float
+    score: float = Field(description="The highest score above the background.")
+    threshold: float | None = Field(description="What it had to reach.")
+    snr_db: float | None = Field(description="Its level above the level before, if known.")
 
 
 class Classification(BaseModel):
@@ -91,7 +98,7 @@ class Classification(BaseModel):
     score: float = Field(description="Its score.")
     margin: float | None = Field(description="How far it is ahead of the second; null for one.")
     scores: list[ScoredLabel] = Field(description="All labels, best first.")
-    present: list[str] | None = Field(description="Labels at or above the threshold, best first.")
+    present: list[str] | None = Field(description="Labels that are present, best first, if asked.")
     events: list[FoundEvent] | None = Field(description="What is present when, if asked for.")
     unit: str = Field(description='"sd" (standard deviations above other sounds) or "raw".')
     rule: str
@@ -116,7 +123,7 @@ def router(state: ServiceState) -> APIRouter:
         state.check_admission()
         upload = await read_upload(request)
         choices = _with_fields(query, upload.fields)
-        spec = _checked(choices).spec()
+        spec = choices.spec()
         return await state.run(lambda: _classify(state, upload.content, spec, choices))
 
     return routes
@@ -142,12 +149,6 @@ def _with_fields(query: ClassifyChoices, fields: Mapping[str, list[str]]) -> Cla
         ) from error
 
 
-def _checked(choices: ClassifyChoices) -> ClassifyChoices:
-    if choices.multi_label and choices.threshold is None:
-        raise UsageError("multi_label needs a threshold: the score from which a label is present")
-    return choices
-
-
 def _setting(pair: str) -> tuple[str, RuleValue]:
     name, sign, value = pair.partition("=")
     if not sign or not name.strip():
@@ -166,14 +167,13 @@ def _classify(
     head = compiled.head
     result = Result("", head.labels, head.scores(embedded.embedding)[0])
     ranking = result.ranking
-    threshold = choices.threshold
     return Classification(
         label=result.label,
         score=ranking[0][1],
         margin=result.margin if math.isfinite(result.margin) else None,
         scores=[ScoredLabel(label=label, score=s) for label, s in ranking[: choices.top_k]],
-        present=None if threshold is None else result.above(threshold),
-        events=_events(state, compiled, embedded, threshold) if choices.events else None,
+        present=_present(state, spec, choices, result, embedded),
+        events=_events(state, spec, choices, audio) if choices.events else None,
         unit=compiled.unit,
         rule=compiled.rule,
         backbone=state.embedder.backbone.name,
@@ -182,19 +182,40 @@ def _classify(
     )
 
 
+def _present(
+    state: ServiceState,
+    spec: HeadSpec,
+    choices: ClassifyChoices,
+    result: Result,
+    embedded: Embedded,
+) -> list[str] | None:
+    """Return the labels that are present, if that was asked: above a threshold, or at all."""
+    if choices.threshold is not None:
+        return result.above(choices.threshold)
+    if not choices.multi_label:
+        return None
+    judged = state.detector(spec, Detection()).judge("", embedded.embedding)
+    fits = dict(zip(judged.labels, judged.fits or (), strict=True))
+    return [label for label, _ in judged.ranking if fits[label]]
+
+
 def _events(
-    state: ServiceState, compiled: CompiledHead, embedded: Embedded, threshold: float | None
+    state: ServiceState, spec: HeadSpec, choices: ClassifyChoices, audio: Audio
 ) -> list[FoundEvent]:
-    if len(compiled.head.labels) == 1 and threshold is None:
-        raise UsageError("The events of one label need a threshold")
-    classifier = Classifier(head=compiled.head, backbone=state.embedder, threshold=threshold)
-    return [found(event) for event in classifier.timeline(embedded)]
+    """Return the events of a recording: those of `driftscore classify --timeline`."""
+    settings = Detection().changed(threshold=choices.threshold, false_alarms=choices.false_alarms)
+    return [found(event) for event in state.detector(spec, settings).events(audio)]
 
 
 def found(event: Event) -> FoundEvent:
     """Return an event as it is answered."""
     return FoundEvent(
-        label=event.label, start_s=event.start_s, end_s=event.end_s, score=event.score
+        label=event.label,
+        start_s=event.start_s,
+        end_s=event.end_s,
+        score=event.score,
+        threshold=event.threshold,
+        snr_db=event.snr_db,
     )
 
 

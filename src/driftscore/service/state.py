@@ -10,9 +10,11 @@ from threading import Thread
 from typing import TypeVar
 
 from driftscore.audio import Audio
+from driftscore.detector import Detector
 from driftscore.embedder import Embedder
 from driftscore.engines.protocol import thread_count
 from driftscore.errors import DriftscoreError
+from driftscore.events import Detection
 from driftscore.service import recordings
 from driftscore.service.heads import PROBE, CompiledHead, HeadCache, HeadSpec
 from driftscore.service.live import EventLog, EventStore
@@ -94,6 +96,10 @@ class ServiceState:
     def head(self, spec: HeadSpec) -> CompiledHead:
         """Return the head of a spec within the limits; only in a thread of `run`."""
         return self.heads.get(spec.checked(self.limits))
+
+    def detector(self, spec: HeadSpec, settings: Detection) -> Detector:
+        """Return the detector of a spec within the limits; only in a thread of `run`."""
+        return self.heads.detector(spec.checked(self.limits), settings)
 
     def check_ready(self) -> None:
         """Refuse a request while the service is not ready."""

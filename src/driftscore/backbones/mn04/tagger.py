@@ -8,7 +8,6 @@ clips nor on the number of cores.
 """
 
 import os
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +29,7 @@ FILE_NAME = "mn04_as_mAP_432.pt"
 SHA256 = "899a8c6217063f6941793102a2780b3dd788ab11fce468d9cf5f0577c453321c"
 SOURCE = f"https://github.com/fschmid56/EfficientAT/releases/download/v0.0.1/{FILE_NAME}"
 
+_MOST_BYTES = 100_000_000  # the weights have 4 MB
 _GRAPH_REVISION = 1
 """Part of the converted file's name; raise it whenever `build_onnx` changes its output."""
 
@@ -105,18 +105,14 @@ def _by_hand(path: Path) -> str:
 
 def _download(path: Path) -> None:
     """Download the weights to `path`; a file with a wrong checksum is not kept."""
-    # Imported here: both take long to import and are needed once.
-    import urllib.request
-    from http.client import HTTPException
+    # Imported here: it takes long to import and is needed once.
+    from driftscore.downloads import download
 
     with replacing(path) as partial:
         try:
-            with urllib.request.urlopen(SOURCE, timeout=30) as answer, open(partial, "wb") as out:
-                shutil.copyfileobj(answer, out)
-        except (OSError, HTTPException) as error:
-            raise DownloadError(
-                f"The weights of mn04 could not be downloaded ({error}). {_by_hand(path)}"
-            ) from error
+            download(SOURCE, partial, what=FILE_NAME, most=_MOST_BYTES)
+        except DownloadError as error:
+            raise DownloadError(f"{error}. {_by_hand(path)}") from error
         if (actual := sha256(partial)) != SHA256:
             raise DownloadError(
                 f"The file from {SOURCE} is not mn04 as published (sha256 {actual[:12]}...) and "

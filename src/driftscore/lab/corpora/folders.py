@@ -13,14 +13,23 @@ _SHOWN = 12  # missing files named in an error; the others are counted
 def root(home: str | Path, *marks: str) -> Path:
     """Return the folder that contains any of `marks`: `home` itself, or a folder directly in it.
 
-    Archives contain a top folder of their own; they may be unpacked with or without it.
+    Archives contain a top folder of their own; they may be unpacked with or without it. Hidden
+    folders are not looked at: an archive may be in one while it is unpacked.
     """
     folder = Path(home).expanduser()
-    inside = sorted(p for p in folder.iterdir() if p.is_dir()) if folder.is_dir() else []
+    inside = _visible_folders(folder) if folder.is_dir() else []
     for place in (folder, *inside):
         if any((place / mark).exists() for mark in marks):
             return place
     return folder
+
+
+def _visible_folders(folder: Path) -> list[Path]:
+    try:
+        found = sorted(folder.iterdir())
+        return [path for path in found if not path.name.startswith(".") and path.is_dir()]
+    except OSError as error:
+        raise FormatError(f"{folder} cannot be listed: {error.strerror or error}") from error
 
 
 def rows(path: Path, columns: Sequence[str], *, delimiter: str = ",") -> list[dict[str, str]]:

@@ -36,12 +36,6 @@ def load(file: str, rate: int) -> Audio:
     return audio
 
 
-def forget_sounds() -> None:
-    """Forget the sounds that are in memory."""
-    with _lock:
-        _recent.clear()
-
-
 def is_generated(file: str) -> bool:
     """Return whether a file is the name of a sound that a noise generates."""
     noise, colon, _ = file.partition(":")

@@ -65,7 +65,7 @@ class SplitZip:
             for _ in range(count):
                 entry, position = self._entry(position)
                 found.append(entry)
-        except (struct.error, IndexError, UnicodeDecodeError) as error:
+        except (struct.error, IndexError, UnicodeDecodeError, OverflowError) as error:
             raise FormatError(f"The split zip is damaged: {error}") from error
         return found
 
@@ -75,16 +75,20 @@ class SplitZip:
         if head[0] != b"PK\x03\x04":
             raise FormatError(f"The split zip is damaged: {entry.name} is not where it should be")
         start = entry.position + _LOCAL.size + head[9] + head[10]
+        packed = self._packed(start, entry.packed)
         crc, size = 0, 0
-        unpacker = zlib.decompressobj(-15) if entry.method == 8 else None
-        for first in range(start, start + entry.packed, BLOCK):
-            block = self._bytes(first, min(BLOCK, start + entry.packed - first))
-            if unpacker:
-                block = _unpacked(unpacker, block, entry.name)
+        for block in _unpacked(packed, entry.name) if entry.method == 8 else packed:
             crc, size = zlib.crc32(block, crc), size + len(block)
+            if size > entry.size:
+                break
             yield block
         if (crc, size) != (entry.crc, entry.size):
             raise FormatError(f"The split zip is damaged: {entry.name} fails its checksum")
+
+    def _packed(self, start: int, length: int) -> Iterator[bytes]:
+        """Yield the data of an entry as it is stored."""
+        for first in range(start, start + length, BLOCK):
+            yield self._bytes(first, min(BLOCK, start + length - first))
 
     def _directory(self) -> tuple[int, int]:
         """Return the number of entries and the position of the first one's description."""
@@ -120,7 +124,9 @@ class SplitZip:
         return entry, position + _CENTRAL.size + len(raw) + comment_length
 
     def _bytes(self, position: int, count: int) -> bytes:
-        """Read across the volumes."""
+        """Read across the volumes; nothing that they do not hold is asked for."""
+        if position < 0 or position + count > self._end:
+            raise FormatError("The split zip is damaged: it is incomplete")
         found = b""
         while len(found) < count:
             at = position + len(found)
@@ -151,8 +157,15 @@ class _WideNumbers:
         return int.from_bytes(raw, "little")
 
 
-def _unpacked(unpacker: "zlib._Decompress", block: bytes, name: str) -> bytes:
+def _unpacked(packed: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """Yield deflated data unpacked, at most a block at a time."""
+    unpacker = zlib.decompressobj(-15)
     try:
-        return unpacker.decompress(block)
+        for block in packed:
+            while block and not unpacker.eof:
+                yield unpacker.decompress(block, BLOCK)
+                block = unpacker.unconsumed_tail
+        while rest := unpacker.decompress(b"", BLOCK):
+            yield rest
     except zlib.error as error:
         raise FormatError(f"The split zip is damaged: {name}: {error}") from error

@@ -7,6 +7,7 @@ As Scaper measures it: K-weighting, blocks of 0.4 s, a floor of -70 LUFS; a soun
 import importlib
 import math
 import sqlite3
+import struct
 import warnings
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftscore.audio import Samples
+from driftscore.databases import open_database, row_checksum
 from driftscore.errors import AudioError, MissingExtraError
 from driftscore.files import cache_home
 from driftscore.lab.mixing.sounds import digest
@@ -22,6 +24,7 @@ from driftscore.lab.mixing.sounds import digest
 FLOOR = -70.0
 BLOCK_S = 0.4
 SHORT_S = 0.5
+_TABLE = "loudness_2"  # the first one had no checksums
 
 
 def integrated_loudness(samples: Samples, rate: int) -> float:
@@ -64,33 +67,35 @@ class LoudnessMeter:
         return self._known[key]
 
     def _kept(self, key: str) -> float | None:
+        """Return the cached loudness of a sound; a value that is damaged counts as none."""
         if self.path is None:
             return None
+        query = f"SELECT lufs, checksum FROM {_TABLE} WHERE sha256 = ?"  # noqa: S608 (our own name)
         try:
             with closing(self._open(self.path)) as db:
-                row = db.execute("SELECT lufs FROM loudness WHERE sha256 = ?", (key,)).fetchone()
-                return float(row[0]) if row else None
+                found, checksum = db.execute(query, (key,)).fetchone() or (None, None)
         except (sqlite3.Error, OSError) as error:
             self._warn(error)
             return None
+        return found if isinstance(found, float) and checksum == _checksum(key, found) else None
 
     def _keep(self, key: str, lufs: float) -> None:
         if self.path is None:
             return
+        values = (key, lufs, _checksum(key, lufs))
         try:
             with closing(self._open(self.path)) as db, db:
-                db.execute("INSERT OR REPLACE INTO loudness VALUES (?, ?)", (key, lufs))
+                db.execute(f"INSERT OR REPLACE INTO {_TABLE} VALUES (?, ?, ?)", values)  # noqa: S608
         except (sqlite3.Error, OSError) as error:
             self._warn(error)
 
     def _open(self, path: Path) -> sqlite3.Connection:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        db = sqlite3.connect(path, timeout=60)
-        db.execute("PRAGMA synchronous = OFF")  # a lost entry is measured again
-        db.execute(
-            "CREATE TABLE IF NOT EXISTS loudness (sha256 TEXT PRIMARY KEY, lufs REAL) WITHOUT ROWID"
+        return open_database(
+            path,
+            "PRAGMA synchronous = OFF",  # a lost entry is measured again
+            f"CREATE TABLE IF NOT EXISTS {_TABLE} "
+            "(sha256 TEXT PRIMARY KEY, lufs REAL, checksum INTEGER) WITHOUT ROWID",
         )
-        return db
 
     def _warn(self, error: Exception) -> None:
         warnings.warn(
@@ -99,6 +104,10 @@ class LoudnessMeter:
             stacklevel=4,
         )
         self.path = None
+
+
+def _checksum(key: str, lufs: float) -> int:
+    return row_checksum(key, struct.pack("<d", lufs))
 
 
 def shared_meter() -> LoudnessMeter:

@@ -15,12 +15,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from driftscore import schema
 from driftscore.audio import Audio
 from driftscore.errors import AudioError, FormatError, MismatchError, UsageError
 from driftscore.lab.mixing.reverb import reverberated
 from driftscore.lab.mixing.sounds import Excerpt, Sound
 
 _VERSION = 1
+_MOST_FRAMES = 200_000_000  # more than an hour at 48 kHz
 
 Floats = NDArray[np.float64]
 Role = Literal["background", "event"]
@@ -72,16 +74,68 @@ class MixRecord:
         """Read a record; raise `FormatError` for anything else."""
         try:
             fields = json.loads(text)
-            version = fields.pop("version")
+            schema.table({"version": schema.count}, open_=True)(fields, "")
+            if (version := fields.pop("version")) != _VERSION:
+                raise FormatError(f"it has version {version}; this driftscore reads {_VERSION}")
+            _FIELDS(fields, "")
             fields["parts"] = tuple(MixPart(**part) for part in fields["parts"])
             record = MixRecord(**fields)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            _check_times(record)
+        except (FormatError, ValueError, RecursionError) as error:
             raise FormatError(f"This is not the record of a mix: {error}") from error
-        if version != _VERSION:
-            raise FormatError(
-                f"The record of a mix has version {version}; this driftscore reads {_VERSION}"
-            )
         return record
+
+
+def _name(value: object, key: str) -> None:
+    """Accept any text: names of files that are not UTF-8 have surrogates."""
+    if not isinstance(value, str):
+        schema.text(value, key)
+
+
+def _or_none(check: schema.Check) -> schema.Check:
+    return lambda value, key: None if value is None else check(value, key)
+
+
+_PART = schema.table(
+    {
+        "role": schema.choice("background", "event"),
+        "file": _name,
+        "label": _name,
+        "sha256": schema.text,
+        "source_start": schema.count,
+        "frames": schema.count,
+        "start": schema.count,
+        "gain_db": schema.number(-400, 400),
+    }
+)
+_FIELDS = schema.table(
+    {
+        "mixing": schema.text,
+        "snr_db": schema.number(),
+        "rate": schema.count,
+        "frames": schema.count,
+        "parts": schema.items(_PART, most=1000),
+        "placement": schema.text,
+    },
+    {
+        "fade_s": schema.number(0, 3600),
+        "ref_db": _or_none(schema.number()),
+        "reverb": _or_none(schema.number(0, 1)),
+        "seed": _name,
+    },
+)
+"""What a record must be: it may come from anyone."""
+
+
+def _check_times(record: MixRecord) -> None:
+    """Raise an error for a record whose parts cannot be put into its mix."""
+    fade = int(record.fade_s * record.rate)
+    if not 1 <= record.rate <= 10_000_000 or not 1 <= record.frames <= _MOST_FRAMES:
+        raise FormatError(f"{record.frames} frames at {record.rate} Hz are not a mix")
+    for part in record.parts:
+        shortest = fade if part.role == "event" else 0
+        if part.start > record.frames or not shortest <= part.frames <= _MOST_FRAMES:
+            raise FormatError(f"{part.file} is not inside the mix")
 
 
 @dataclass(frozen=True, eq=False)

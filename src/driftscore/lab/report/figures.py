@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from driftscore.errors import MissingExtraError
+from driftscore.formats import visible
 from driftscore.lab.report import findings
 from driftscore.lab.report.findings import Scene
 from driftscore.lab.report.headings import PAPER_BETA, das_of, heading, line_styles, ordered
@@ -38,6 +39,7 @@ STYLE: Mapping[str, object] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "driftscore",
     "figure.facecolor": "white",
+    "text.parse_math": False,  # a label with dollars is not a formula
 }
 _SHOWN_CLASSES = 12
 _LEGEND_COLUMNS = 7
@@ -93,7 +95,7 @@ def class_figure(results: Results) -> Figure | None:
         sorted_gains = sorted(gains[scene].items(), key=lambda pair: pair[1])
         if len(sorted_gains) > 2 * _SHOWN_CLASSES:
             sorted_gains = sorted_gains[:_SHOWN_CLASSES] + sorted_gains[-_SHOWN_CLASSES:]
-        names = [label.replace("_", " ") for label, _ in sorted_gains]
+        names = [_shown(label.replace("_", " ")) for label, _ in sorted_gains]
         values = [gain for _, gain in sorted_gains]
         colours = [BLUE if value >= 0 else RED for value in values]
         axes.barh(range(len(values)), values, color=colours, height=0.72)
@@ -199,6 +201,11 @@ def _alignments(results: Results) -> dict[Scene, list[tuple[float, float, float]
             if found:
                 lines.setdefault(scene, []).append((snr, found.mean, 100 * found.positive))
     return lines
+
+
+def _shown(text: str) -> str:
+    """Return a text that can be drawn: one line, with escapes for what no font and no XML has."""
+    return visible(text).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _svg(panels: Sequence[T], draw: Callable[[PlotAxes, T], None], *, height: float = 3.5) -> str:

@@ -30,13 +30,16 @@ def write_page(title: str, lead: str, parts: Sequence[PagePart], path: Path) -> 
         folder = path.with_name(f"{path.stem}_figures")
         for part in parts:
             if isinstance(part, Figure):
-                with replacing(folder / f"{part.name}.svg") as partial:
-                    partial.write_text(part.svg, encoding="utf-8")
+                _write(folder / f"{part.name}.svg", part.svg)
         text = to_markdown(title, lead, parts, figures=folder.name)
     else:
         text = to_html(title, lead, parts)
+    _write(path, text)
+
+
+def _write(path: Path, text: str) -> None:
     with replacing(path) as partial:
-        partial.write_text(text, encoding="utf-8")
+        partial.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def to_html(title: str, lead: str, parts: Sequence[PagePart]) -> str:
@@ -54,42 +57,64 @@ def to_html(title: str, lead: str, parts: Sequence[PagePart]) -> str:
 
 
 def to_markdown(title: str, lead: str, parts: Sequence[PagePart], *, figures: str) -> str:
-    """Return the page as Markdown; `figures` is the folder of its drawings."""
-    blocks = [f"# {title}", lead]
+    """Return the page as Markdown; `figures` is the folder of its drawings.
+
+    HTML in a label, a name or an error is shown, not interpreted.
+    """
+    blocks = [f"# {_plain(title)}", _plain(lead)]
     for part in parts:
         if isinstance(part, Heading):
-            blocks.append(f"## {part.text}")
+            blocks.append(f"## {_plain(part.text)}")
         elif isinstance(part, Paragraph):
             blocks += _markdown_words(part)
         elif isinstance(part, Tiles):
-            blocks.append("\n".join(f"- **{v}** {what} ({note})" for v, what, note in part.tiles))
+            tiles = [[_plain(text) for text in tile] for tile in part.tiles]
+            blocks.append("\n".join(f"- **{v}** {what} ({note})" for v, what, note in tiles))
         elif isinstance(part, Figure):
-            blocks.append(f"![{part.caption}]({figures}/{part.name}.svg)\n\n*{part.caption}*")
+            caption = _plain(part.caption)
+            blocks.append(f"![{caption}]({figures}/{part.name}.svg)\n\n*{caption}*")
         else:
             blocks.append(_markdown_table(part.table if isinstance(part, Collapsed) else part))
     return "\n\n".join(blocks) + "\n"
 
 
+def _plain(text: str) -> str:
+    """Return a text as one line of Markdown without HTML, links or pictures; `code` stays."""
+    parts = re.split(r"(`[^`]+`)", " ".join(text.split()))
+    return "".join(
+        part if index % 2 else escape(part, quote=False).replace("](", "]\\(")
+        for index, part in enumerate(parts)
+    )
+
+
 def _markdown_words(part: Paragraph) -> list[str]:
-    if len(part.texts) == 1:
-        return [part.texts[0]]
-    first = [f"**{part.texts[0]}**"] if part.strong else []
-    rest = part.texts[1:] if part.strong else part.texts
+    texts = [_plain(text) for text in part.texts]
+    if len(texts) == 1:
+        return texts
+    first = [f"**{texts[0]}**"] if part.strong else []
+    rest = texts[1:] if part.strong else texts
     return [*first, "\n".join(f"- {text}" for text in rest)]
 
 
 def _markdown_table(table: Table) -> str:
-    lines = [f"### {table.title}", "", f"| {' | '.join(c or ' ' for c in table.columns)} |"]
+    names = [_cell(column) or " " for column in table.columns]
+    lines = [f"### {_plain(table.title)}", "", f"| {' | '.join(names)} |"]
     lines.append(f"|{' --- |' * len(table.columns)}")
     for line in table.lines:
-        cells = [f"**{c}**" if i in line.bold and c else c for i, c in enumerate(line.cells)]
+        texts = [_cell(text) for text in line.cells]
+        cells = [f"**{c}**" if i in line.bold and c else c for i, c in enumerate(texts)]
         if line.kind == "heading":
             cells = [f"*{cells[0]}*"]
         elif line.kind == "paper":
             cells[0] = f"{cells[0]} (paper)"
         cells += [""] * (len(table.columns) - len(cells))
-        lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
-    return "\n".join([*lines, "", table.note]).rstrip()
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", _plain(table.note)]).rstrip()
+
+
+def _cell(text: str) -> str:
+    """Return a text as a cell of a Markdown table; there is no code in a table."""
+    return _plain(text.replace("`", "'")).replace("|", "/")
 
 
 def _html(part: PagePart) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from driftscore.errors import UsageError
+from driftscore.errors import StoreError, UsageError
 from driftscore.lab.conditions import COSINE
 from driftscore.lab.report import findings
 from driftscore.lab.report.figures import figures
@@ -38,6 +38,8 @@ def write_report(store: Store, out: str | Path, *, only: Collection[str] | None 
         raise UsageError(f"Unsupported format {target.suffix!r}: use .html or .md")
     results = Results(store, only=only)
     if not results.rows:
+        if store.damage:
+            raise StoreError(store.damage_in_words)
         raise UsageError(
             f"The store {store.home} has no rows to report; run a grid first: driftscore lab run"
         )
@@ -123,7 +125,9 @@ def _rivals(results: Results) -> list[PagePart]:
 
 def _method(results: Results) -> Iterator[str]:
     for (name, command), content in results.store.all_json("grids").items():
-        yield f"Grid {name} ({content['title']}): `{command}`, then `driftscore lab report`."
+        title = content.get("title")
+        titled = f" ({title})" if isinstance(title, str) else ""
+        yield f"Grid {name}{titled}: `{command}`, then `driftscore lab report`."
     sizes = {(r.dataset, r.clips) for r in results.all}
     clips = ", ".join(f"{dataset} {clips} clips" for dataset, clips in sorted(sizes))
     seeds = sorted({s for r in results.rows if (s := r.cell.condition.seed) is not None})

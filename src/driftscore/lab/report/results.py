@@ -5,20 +5,28 @@ ranks all mixes together. Intervals are paired bootstraps that resample event cl
 of a clip together. Values are percentages and gains percentage points, as in the paper.
 """
 
-import json
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from driftscore.errors import StoreError
+from driftscore.errors import FormatError, StoreError
 from driftscore.lab import metrics
-from driftscore.lab.conditions import COSINE, Condition, PooledCondition, Row, Scoring
+from driftscore.lab.conditions import (
+    COSINE,
+    Condition,
+    PooledCondition,
+    Row,
+    Scoring,
+    read_scoring,
+)
 from driftscore.lab.metrics import Interval
 from driftscore.lab.report.analysis import Alignment, class_gains, summarise
+from driftscore.lab.runs.records import read_json
+from driftscore.lab.runs.scores import find_scores, fits
 from driftscore.lab.runs.store import Store
 from driftscore.lab.runs.truth import Truth
 from driftscore.lab.seeds import generator
@@ -79,16 +87,26 @@ class Results:
 
     def __init__(self, store: Store, *, only: Collection[str] | None = None) -> None:
         self.store = store
+        self._truths = _truths(store)
         rows = [row for row in store.rows() if only is None or row.cell.key in only]
         newest = _newest(rows)
         kept = [row for row in rows if _version(row.cell.condition) in newest]
         self.errors = [row for row in kept if row.error]
-        self.rows = [row for row in kept if not row.error]
+        self.rows = [row for row in kept if not row.error and self._fits(row)]
         self._groups: dict[tuple[PooledCondition, Scoring], list[Row]] = defaultdict(list)
         for row in self.rows:
             self._groups[row.cell.condition.pooled, row.cell.scoring].append(row)
-        sets = store.all_json("sets").items()
-        self._truths = {name[0]: Truth.from_content(content) for name, content in sets}
+
+    def _fits(self, row: Row) -> bool:
+        """Return whether a row can be used; one that cannot is noted as damage."""
+        truth = self._truths.get(row.cell.condition.set_name)
+        if truth is not None and fits(self.store, row, truth):
+            return True
+        self.store.damage[f"row {row.cell.key}"] = (
+            "the clips of its dataset are not stored" if truth is None
+            else "its outcomes or scores are not those of its clips"
+        )  # fmt: skip
+        return False
 
     @cached_property
     def all(self) -> list[PooledResult]:
@@ -172,24 +190,33 @@ class Results:
         """Return how the text drifts of a bank and the audio drifts agree, over classes."""
         conditions = {c.key for row in self.rows if keep(c := row.cell.condition)}
         cosines: list[float | None] = []
-        for (condition, scoring), content in self._drifts.items():
-            if condition in conditions and das and _same_bank(json.loads(scoring), das):
-                cosines += content.get("cosines", [])  # type: ignore[arg-type]
+        for condition, bank, content in self._drifts:
+            if condition in conditions and das and _same_bank(bank, das):
+                cosines += _numbers(content.get("cosines"))
         return summarise(cosines)
 
     @cached_property
-    def _drifts(self) -> dict[tuple[str, ...], dict[str, object]]:
-        return self.store.all_json("drifts")
+    def _drifts(self) -> list[tuple[str, Scoring, dict[str, object]]]:
+        """Each report on drifts with its condition and its bank."""
+        found = []
+        for (condition, scoring), content in self.store.all_json("drifts").items():
+            try:
+                found.append((condition, read_scoring(read_json(scoring)), content))
+            except FormatError as error:
+                self.store.damage[f"drifts {scoring}"] = str(error)
+        return found
 
     def bank_reports(self) -> dict[str, tuple[list[float], float]]:
         """Return for each bank the agreement of mean and SVD per class, and the common share."""
         conditions = {row.cell.condition.key: row.cell.condition for row in self.rows}
         found: dict[str, tuple[list[float], float]] = {}
-        for (name, scoring), content in self._drifts.items():
-            if name in conditions and "agreement" in content:
-                c, bank = conditions[name], json.loads(scoring)
-                title = f"{c.dataset}, {c.backbone}, {bank['pack']}, {bank['reference']}"
-                found[title] = (content["agreement"], content["common"])  # type: ignore[assignment]
+        for name, bank, content in self._drifts:
+            agreement = [c for c in _numbers(content.get("agreement")) if c is not None]
+            common = _numbers([content.get("common")])
+            if name in conditions and agreement and common and common[0] is not None:
+                c = conditions[name]
+                title = f"{c.dataset}, {c.backbone}, {bank.pack}, {bank.reference}"
+                found[title] = (agreement, common[0])
         return found
 
     def truth(self, row: Row) -> Truth:
@@ -265,21 +292,40 @@ class Results:
 
     def _stack(self, row: Row, other: Row | None) -> tuple[NDArray[np.bool_], Floats, list[str]]:
         """Return truth, scores and ids of the clips that `row` (and `other`) could use."""
-        mine = self.store.get_arrays("scores", row.cell.key)
-        theirs = self.store.get_arrays("scores", other.cell.key) if other else mine
-        if mine is None or theirs is None:
-            raise StoreError(
-                "The scores of a multi-label row are missing; run its grid with --retry"
-            )
-        kept = np.isin(mine["clips"], theirs["clips"])
-        clips = mine["clips"][kept].astype(np.intp)
-        truth, scores = self.truth(row), mine["scores"][kept].astype(np.float64)
-        return truth.present[clips], scores, [truth.ids[clip] for clip in clips]
+        truth = self.truth(row)
+        mine = find_scores(self.store, row, truth)
+        theirs = find_scores(self.store, other, truth) if other else mine
+        if mine is None or theirs is None:  # since they were checked
+            raise StoreError("The scores of a multi-label row are missing; run its grid again")
+        scores, clips = mine
+        kept = np.isin(clips, theirs[1])
+        used = clips[kept]
+        return truth.present[used], scores[kept], [truth.ids[clip] for clip in used]
 
 
-def _same_bank(scoring: Mapping[str, object], das: Scoring) -> bool:
+def _truths(store: Store) -> dict[str, Truth]:
+    """Return the truth of each dataset by its name; a damaged one is left out."""
+    found = {}
+    for (name,), content in store.all_json("sets").items():
+        try:
+            found[name] = Truth.from_content(content)
+        except FormatError as error:
+            store.damage[f"sets {name}"] = str(error)
+    return found
+
+
+def _numbers(values: object) -> list[float | None]:
+    """Return the finite numbers of a list of JSON, None for a class without one."""
+    listed = values if isinstance(values, list) else []
+    return [
+        float(value) if isinstance(value, int | float) and abs(value) < 1e300 else None
+        for value in listed
+    ]
+
+
+def _same_bank(bank: Scoring, das: Scoring) -> bool:
     names = ("pack", "pack_data", "direction", "reference")
-    return all(scoring[name] == getattr(das, name) for name in names)
+    return all(getattr(bank, name) == getattr(das, name) for name in names)
 
 
 def _grouped_interval(gains: Floats, owners: Sequence[str], key: str) -> Interval:

@@ -1,6 +1,8 @@
 """Embed a condition once: its clips are decoded, mixed and embedded, a few hundred at a time.
 
 Rows are clips in the dataset's order; a clip that cannot be used is a row of zeros with its error.
+A file whose arrays are not of that form (another number of clips or dimensions, NaN, a row of zeros
+without an error) is damaged and counts as missing.
 """
 
 import time
@@ -80,15 +82,55 @@ def chunk_count(clips: int) -> int:
     return -(-clips // CHUNK)
 
 
-def find_chunk(store: Store, chunk: ChunkId) -> dict[str, Array] | None:
-    """Return the arrays of a chunk, or None."""
-    found = (store.get_arrays("embeddings", other.name) for other in chunk.sufficient)
-    return next((arrays for arrays in found if arrays is not None), None)
+def chunk_size(clips: int, number: int) -> int:
+    """Return how many of so many clips are in a file of embeddings."""
+    return max(0, min(CHUNK, clips - number * CHUNK))
+
+
+def find_chunk(
+    store: Store, chunk: ChunkId, clips: int, dim: int | None = None
+) -> dict[str, Array] | None:
+    """Return the arrays of a chunk of so many clips, or None if there are no valid ones."""
+    for other in chunk.sufficient:
+        arrays = store.get_arrays("embeddings", other.name)
+        behind = other.backgrounds and not other.condition.clean
+        if arrays is not None and _is_chunk(arrays, clips, dim, backgrounds=behind):
+            return arrays
+    return None
 
 
 def has_chunk(store: Store, chunk: ChunkId) -> bool:
-    """Return whether the file of a chunk exists."""
+    """Return whether the file of a chunk exists; whether it is valid is not checked."""
     return any(store.path("embeddings", other.name).is_file() for other in chunk.sufficient)
+
+
+def _is_chunk(
+    arrays: Mapping[str, Array], clips: int, dim: int | None, *, backgrounds: bool
+) -> bool:
+    """Return whether arrays are the embeddings of so many clips."""
+    errors, places = arrays.get("errors"), arrays.get("environments")
+    for texts in (errors, places):
+        if texts is None or texts.dtype.kind != "U" or texts.shape != (clips,):
+            return False
+    rows, nothing = arrays.get("rows"), np.zeros(clips, np.bool_)
+    if not is_matrix(rows, clips, dim, usable=np.asarray(errors) == ""):
+        return False
+    return not backgrounds or is_matrix(arrays.get("backgrounds"), clips, dim, usable=nothing)
+
+
+def is_matrix(
+    array: Array | None,
+    rows: int,
+    width: int | None = None,
+    *,
+    usable: NDArray[np.bool_] | slice = slice(None),
+) -> bool:
+    """Return whether an array is so many rows of finite floats, those in use not only zeros."""
+    if array is None or array.dtype.kind != "f" or array.ndim != 2 or len(array) != rows:
+        return False
+    if not array.shape[1] or width not in (None, array.shape[1]):
+        return False
+    return bool(np.isfinite(array).all()) and bool(array[usable].any(axis=1).all())
 
 
 def embed_chunk(
@@ -100,10 +142,10 @@ def embed_chunk(
     noise_home: str | Path | None,
 ) -> None:
     """Embed one chunk of all `clips` of a condition and store it, unless it is stored already."""
-    if find_chunk(store, chunk) is not None:
+    some = clips[chunk.number * CHUNK : (chunk.number + 1) * CHUNK]
+    if find_chunk(store, chunk, len(some), embedder.backbone.dim) is not None:
         return
     started = time.monotonic()
-    some = clips[chunk.number * CHUNK : (chunk.number + 1) * CHUNK]
     work = _ChunkWork(chunk, some, embedder, noise_home)
     store.put_arrays("embeddings", chunk.name, work.run())
     failures = {clip.id: error for clip, error in zip(some, work.errors, strict=True) if error}
@@ -178,14 +220,21 @@ class _ChunkWork:
 
 
 def load_embeddings(
-    store: Store, condition: Condition, clips: Sequence[str], *, backgrounds: bool = False
+    store: Store,
+    condition: Condition,
+    clips: Sequence[str],
+    *,
+    backgrounds: bool = False,
+    dim: int | None = None,
 ) -> ConditionEmbeddings | None:
     """Return the embeddings of a condition by the ids of its clips, or None if any is missing."""
     parts = []
     for number in range(chunk_count(len(clips))):
-        arrays = find_chunk(store, ChunkId(condition, number, backgrounds))
+        chunk = ChunkId(condition, number, backgrounds)
+        arrays = find_chunk(store, chunk, chunk_size(len(clips), number), dim)
         if arrays is None:
             return None
+        dim = arrays["rows"].shape[1]
         parts.append(arrays)
     errors = np.concatenate([part["errors"] for part in parts])
     behind = None
@@ -206,11 +255,19 @@ def anchors_name(noise: str, noise_data: str, condition: Condition) -> str:
     return canonical(["anchors", noise, noise_data, *model, ANCHORS, ANCHOR_S])
 
 
+def find_anchors(store: Store, name: str, dim: int) -> Matrix | None:
+    """Return the anchor embeddings of that name, or None if there are no valid ones."""
+    arrays = store.get_arrays("embeddings", name)
+    if arrays is None or not is_matrix(arrays.get("rows"), ANCHORS, dim):
+        return None
+    return arrays["rows"].astype(np.float32)
+
+
 def embed_anchors(
     store: Store, name: str, noise: str, embedder: Embedder, *, home: str | Path | None
 ) -> None:
     """Embed the excerpts that represent a noise corpus: the same for every condition."""
-    if store.get_arrays("embeddings", name) is not None:
+    if find_anchors(store, name, embedder.backbone.dim) is not None:
         return
     corpus, rate = find_noise(noise), embedder.backbone.rate
     excerpts = (

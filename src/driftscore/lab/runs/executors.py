@@ -2,10 +2,11 @@
 
 import multiprocessing
 import secrets
+import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Protocol
 
@@ -13,6 +14,7 @@ from driftscore.engines._ray_tasks import Lost, connected, run_tasks
 from driftscore.errors import UsageError, WorkerError, unknown
 from driftscore.lab.runs.jobs import Job, JobResult, perform, perform_remotely
 from driftscore.lab.runs.store import Store
+from driftscore.lab.runs.workers import start_worker, work
 
 ENGINES = ("local", "ray")
 
@@ -23,8 +25,8 @@ class Executor(Protocol):
     def __enter__(self) -> "Executor":
         """Start what is needed."""
 
-    def __exit__(self, *_: object) -> None:
-        """Stop it."""
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Stop it; at once if there is an error."""
 
     def perform(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, JobResult]]:
         """Yield each job with its result, as they are done."""
@@ -49,7 +51,7 @@ class SerialExecutor:
     def __enter__(self) -> "SerialExecutor":
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         pass
 
     def perform(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, JobResult]]:
@@ -59,24 +61,35 @@ class SerialExecutor:
 
 
 class ProcessExecutor:
-    """Executor with several processes, spawned so that no thread or generator is inherited."""
+    """Executor with several processes, spawned so that no thread or generator is inherited.
+
+    They end with this process, however it ends (see `workers`).
+    """
 
     def __init__(self, workers: int) -> None:
         context = multiprocessing.get_context("spawn")
-        self.pool = ProcessPoolExecutor(workers, mp_context=context)
+        self.watched, self.held = context.Pipe(duplex=False)
+        self.pool = ProcessPoolExecutor(
+            workers, mp_context=context, initializer=start_worker, initargs=(self.watched,)
+        )
 
     def __enter__(self) -> "ProcessExecutor":
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:  # stopped: what is in work is computed by the next run
+            self.held.close()
         self.pool.shutdown(wait=True, cancel_futures=True)
+        self.held.close()
+        self.watched.close()
 
     def perform(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, JobResult]]:
         """Yield each job with its result, as they are done."""
-        waiting: dict[Future[JobResult], Job] = {
-            self.pool.submit(perform, job): job for job in jobs
-        }
         try:
+            with _no_interrupts():  # a Ctrl-C is for this process, not for one that is starting
+                waiting: dict[Future[JobResult], Job] = {
+                    self.pool.submit(work, job): job for job in jobs
+                }
             while waiting:
                 finished, _ = wait(waiting, return_when=FIRST_COMPLETED)
                 for future in finished:
@@ -86,6 +99,19 @@ class ProcessExecutor:
                 "A worker process ended unexpectedly (killed, or out of memory); what it finished "
                 "is stored. Run the same command again, perhaps with fewer workers"
             ) from error
+
+
+@contextmanager
+def _no_interrupts() -> Iterator[None]:
+    """Delay Ctrl-C until the end of the block; processes that are started in it never get one."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class ClusterExecutor:
@@ -100,8 +126,8 @@ class ClusterExecutor:
         self.connection.__enter__()
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self.connection.__exit__(*error)  # type: ignore[arg-type]
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        self.connection.__exit__(kind, *error)  # type: ignore[arg-type]
 
     def perform(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, JobResult]]:
         """Yield each job with its result, as they are done; by then it is stored."""
@@ -124,4 +150,4 @@ class ClusterExecutor:
             self.store.release(job.claim)
             yield job, result
         for job in claimed_elsewhere:
-            yield job, JobResult(busy=1)
+            yield job, JobResult(blocked=job.claim)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from driftscore.errors import UsageError
 from driftscore.files import replacing
+from driftscore.formats._values import cell
 from driftscore.lab.conditions import Condition, Row, Scoring
 
 _OWN = (
@@ -53,14 +54,16 @@ def export(rows: Iterable[Row], path: str | Path) -> int:
 
 
 def _write_csv(table: list[FlatRow], path: Path) -> None:
-    with open(path, "w", encoding="utf-8", newline="") as handle:
+    with open(path, "w", encoding="utf-8", errors="backslashreplace", newline="") as handle:
         writer = csv.DictWriter(handle, columns(), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(table)
+        # Numbers keep all their digits; a text must not be run as a formula by a spreadsheet.
+        writer.writerows({k: cell(v) if isinstance(v, str) else v for k, v in row.items()}
+                         for row in table)  # fmt: skip
 
 
 def _write_jsonl(table: list[FlatRow], path: Path) -> None:
-    with open(path, "w", encoding="utf-8") as handle:
+    with open(path, "w", encoding="utf-8", errors="backslashreplace") as handle:
         handle.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in table)
 
 

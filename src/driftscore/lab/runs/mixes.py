@@ -18,7 +18,7 @@ import soundfile
 
 from driftscore.errors import DriftscoreError, FormatError
 from driftscore.files import replacing
-from driftscore.lab.conditions import Condition, canonical
+from driftscore.lab.conditions import Condition, canonical, read_condition
 from driftscore.lab.corpora.about import Clip
 from driftscore.lab.corpora.loading import load
 from driftscore.lab.corpora.noises import find_noise
@@ -55,9 +55,9 @@ class SavedMix:
         """Read a line of a file of mixes; raise `FormatError` for anything else."""
         try:
             content = json.loads(text)
-            condition = Condition(**content["condition"])
+            condition = read_condition(canonical(content["condition"]))
             clip, record = str(content["clip"]), content["record"]
-        except (ValueError, TypeError, KeyError) as error:
+        except (FormatError, ValueError, TypeError, LookupError, RecursionError) as error:
             raise FormatError(f"This is not a line of a file of mixes: {error}") from error
         if record is None:
             return SavedMix(condition, clip, error=str(content.get("error", "")))
@@ -109,7 +109,7 @@ def read_mixes(path: str | Path) -> Iterator[SavedMix]:
         with open(path, encoding="utf-8") as handle:
             for line in handle:
                 yield SavedMix.from_json(line)
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise FormatError(f"Cannot read the mixes {path}: {error}") from error
 
 

@@ -5,6 +5,9 @@ each condition, which share them. With several workers each is a process of its 
 model once; on Ray it is a worker of the cluster, and the run itself claims the jobs and writes the
 database. Every random draw comes from the cell's own key, so workers, machines, order and
 interruptions change no number. A clip that cannot be used is a failure in the store.
+
+Several runs may share a store. What another run has claimed is left to the end; then this run waits
+until it is done, or until that run has ended, and computes what is still missing.
 """
 
 import secrets
@@ -15,23 +18,22 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from driftscore.errors import StoreError
-from driftscore.lab.conditions import Condition, Scoring, join_keys
+from driftscore.lab.conditions import Condition, join_keys
 from driftscore.lab.corpora.datasets import find_dataset
 from driftscore.lab.corpora.noises import find_noise
-from driftscore.lab.runs import embedding
-from driftscore.lab.runs.embedding import ChunkId
 from driftscore.lab.runs.executors import Executor, open_executor
 from driftscore.lab.runs.grid import Grid, groups
-from driftscore.lab.runs.jobs import Job, start_run
+from driftscore.lab.runs.jobs import Job, done_rows, is_stored, parts_of, start_run, truth_of
 from driftscore.lab.runs.mixes import SavedMix, saved_mix, without_model
-from driftscore.lab.runs.scorings import Facts, needs_clean_pool, needs_of
+from driftscore.lab.runs.scorings import Facts
 from driftscore.lab.runs.store import Store
 from driftscore.lab.runs.validation import check, chosen_clips
 from driftscore.progress import progress_bar
-from driftscore.rules import Needs
 
 Report = Callable[[str], None]
 _REPORT_S = 60.0
+POLL_S = 1.0
+"""How often a run looks whether another one has finished what it waits for."""
 
 
 @dataclass
@@ -42,7 +44,6 @@ class Outcome:
     already: int = 0
     computed: int = 0
     errors: int = 0
-    busy: int = 0
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
 
@@ -79,18 +80,24 @@ def run(
     outcome = Outcome()
     batches = _batches(grid, known, store, outcome, retry=retry)
     with executor:
+        blocked: list[_Blocked] = []
         for (backbone, dataset), batch in batches.items():
             for what, jobs in (("Embedding", list(batch.embed.values())), ("Scoring", batch.score)):
                 watch = _Watch(f"{what} {dataset}, {backbone}", jobs, report)
-                _perform(jobs, executor, watch, outcome, show=show)
+                left = _perform(jobs, executor, watch, outcome, show=show)
+                # What is not embedded yet is looked at again by the jobs that score it.
+                blocked += left if what == "Scoring" else []
+        _finish(blocked, executor, store, outcome, report=report, show=show)
     outcome.seconds = time.monotonic() - started
     return outcome
 
 
 def missing(grid: Grid, facts: Facts, store: Store) -> Iterable[tuple[Condition, int, int]]:
     """Yield each condition with its number of cells and of rows that are stored."""
+    homes = dict(_homes(grid))
     for condition, scorings in groups(grid, facts):
-        done = store.done(condition)
+        truth = truth_of(condition, homes.get(condition.dataset))
+        done = done_rows(store, condition, truth)
         first = condition.key
         yield condition, len(scorings), sum(join_keys(first, s.key) in done for s in scorings)
 
@@ -117,9 +124,11 @@ def _batches(
 ) -> dict[tuple[str, str], _Batch]:
     """Return what is missing, by model and dataset, in the grid's order."""
     batches: dict[tuple[str, str], _Batch] = {}
-    job = partial(Job, store=str(store.home.absolute()), homes=_homes(grid))
+    homes = _homes(grid)
+    job = partial(Job, store=str(store.home.absolute()), homes=homes, retry=retry)
     for condition, scorings in groups(grid, facts):
-        done = store.done(condition, failed_too=not retry)
+        truth = truth_of(condition, dict(homes).get(condition.dataset))
+        done = done_rows(store, condition, truth, retry=retry)
         first = condition.key
         todo = tuple(s for s in scorings if join_keys(first, s.key) not in done)
         outcome.cells += len(scorings)
@@ -127,14 +136,12 @@ def _batches(
         if not todo:
             continue
         batch = batches.setdefault((condition.backbone, condition.dataset), _Batch())
-        clips = facts.clips[f"{condition.dataset}/{condition.limit}"]
-        for needed, backgrounds in _needed(condition, todo):
-            for new in _chunk_jobs(job, store, needed, clips, backgrounds=backgrounds):
-                had = batch.embed.get(new.claim)
-                batch.embed[new.claim] = had if had is not None and had.backgrounds else new
-        for new in _anchor_jobs(job, store, condition, todo):
-            batch.embed[new.claim] = new
-        batch.score.append(job("score", condition=condition, scorings=todo))
+        score = job("score", condition=condition, scorings=todo)
+        batch.score.append(score)
+        for part in parts_of(score, len(truth.ids)):
+            had = batch.embed.get(part.claim)
+            if not is_stored(part, store) and (had is None or not had.backgrounds):
+                batch.embed[part.claim] = part
     return batches
 
 
@@ -146,34 +153,6 @@ def _homes(grid: Grid) -> tuple[tuple[str, str], ...]:
     for name in grid.names("noises"):
         homes[name] = str(find_noise(name).home(grid.homes.get(name)).absolute())
     return tuple(sorted(homes.items()))
-
-
-def _needed(condition: Condition, todo: Sequence[Scoring]) -> Iterator[tuple[Condition, bool]]:
-    """Yield the conditions whose embeddings the scorings read, and whether with backgrounds."""
-    yield condition, any(needs_of(s) & Needs.BACKGROUND for s in todo)
-    if not condition.clean and any(needs_clean_pool(s) or s.direction for s in todo):
-        yield condition.without_noise, False
-
-
-def _chunk_jobs(
-    job: Callable[..., Job], store: Store, condition: Condition, clips: int, *, backgrounds: bool
-) -> Iterator[Job]:
-    for chunk in range(embedding.chunk_count(clips)):
-        if not embedding.has_chunk(store, ChunkId(condition, chunk, backgrounds)):
-            size = min(embedding.CHUNK, clips - chunk * embedding.CHUNK)
-            yield job(
-                "embed", condition=condition, chunk=chunk, backgrounds=backgrounds, weight=size
-            )
-
-
-def _anchor_jobs(
-    job: Callable[..., Job], store: Store, condition: Condition, todo: Sequence[Scoring]
-) -> Iterator[Job]:
-    for name, data in {(s.anchors, s.anchors_data) for s in todo if s.anchors}:
-        file = embedding.anchors_name(str(name), data, condition)
-        if not store.path("embeddings", file).is_file():
-            owner = condition.without_noise
-            yield job("anchors", condition=owner, anchors=(str(name), data), weight=100)
 
 
 class _Watch:
@@ -199,20 +178,54 @@ class _Watch:
             self.reported = now
 
 
+_Blocked = tuple[Job, str]
+"""A job, and the claim of another run that prevented it."""
+
+
 def _perform(
     jobs: Sequence[Job], executor: Executor, watch: _Watch, outcome: Outcome, *, show: bool | None
-) -> None:
-    """Perform jobs and count; a store that cannot be written ends the run."""
+) -> list[_Blocked]:
+    """Perform jobs and count; return those that another run prevented.
+
+    A store that cannot be written ends the run.
+    """
+    blocked = []
     with progress_bar(watch.title, watch.total, show=show) as advance:
         for job, result in executor.perform(jobs):
             if result.fatal:
                 raise StoreError(result.fatal)
+            if result.blocked:
+                blocked.append((job, result.blocked))
             outcome.computed += result.rows
             outcome.errors += result.errors
-            outcome.busy += result.busy
+            outcome.already += result.already
             outcome.notes += result.notes
             advance(job.weight)
             watch.advance(job.weight)
+    return blocked
+
+
+def _finish(
+    blocked: list[_Blocked],
+    executor: Executor,
+    store: Store,
+    outcome: Outcome,
+    *,
+    report: Report,
+    show: bool | None,
+) -> None:
+    """Perform the jobs that another run prevented, each as soon as its claim is free."""
+    if blocked:
+        report(f"Waiting for another run, which has {len(blocked):,} jobs of this grid in work")
+    while blocked:
+        held = {claim for _, claim in set(blocked) if store.is_claimed(claim)}
+        ready = [job for job, claim in blocked if claim not in held]
+        blocked = [(job, claim) for job, claim in blocked if claim in held]
+        if ready:
+            watch = _Watch("What another run had in work", ready, report)
+            blocked += _perform(ready, executor, watch, outcome, show=show)
+        if blocked:
+            time.sleep(POLL_S)
 
 
 def _words(seconds: float) -> str:

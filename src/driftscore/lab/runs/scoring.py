@@ -28,7 +28,12 @@ from driftscore.lab import metrics
 from driftscore.lab.conditions import COSINE, Cell, Condition, Row, Scoring, Stamp
 from driftscore.lab.runs.banks import bank_for
 from driftscore.lab.runs.drifts import common_share, direction_agreement, drift_cosines
-from driftscore.lab.runs.embedding import ConditionEmbeddings, anchors_name, load_embeddings
+from driftscore.lab.runs.embedding import (
+    ConditionEmbeddings,
+    anchors_name,
+    find_anchors,
+    load_embeddings,
+)
 from driftscore.lab.runs.scorings import needs_of, rule_of, supplied_setting, uses_calibration
 from driftscore.lab.runs.store import Store
 from driftscore.lab.runs.truth import Truth
@@ -66,7 +71,8 @@ class ConditionData:
     @property
     def clean_embeddings(self) -> ConditionEmbeddings | None:
         """The embeddings of the same clips without noise, if they are stored."""
-        return load_embeddings(self.store, self.condition.without_noise, self.truth.ids)
+        clean, dim = self.condition.without_noise, self.backbone.dim
+        return load_embeddings(self.store, clean, self.truth.ids, dim=dim)
 
 
 def score_condition(data: ConditionData, scorings: Iterable[Scoring]) -> Iterator[Row]:
@@ -209,10 +215,10 @@ def _grouped(names: Sequence[Hashable], usable: Indices) -> Iterator[tuple[Hasha
 
 def _anchor_rows(data: ConditionData, scoring: Scoring) -> Matrix:
     name = anchors_name(str(scoring.anchors), scoring.anchors_data, data.condition)
-    arrays = data.store.get_arrays("embeddings", name)
-    if arrays is None:
+    rows = find_anchors(data.store, name, data.backbone.dim)
+    if rows is None:
         raise UsageError(f"The noise {scoring.anchors} could not be embedded for {scoring.name}")
-    return arrays["rows"].astype(np.float32)
+    return rows
 
 
 def _clean_pool(data: ConditionData, scoring: Scoring) -> Matrix:

@@ -7,7 +7,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from driftscore.errors import FormatError
 from driftscore.lab.corpora.about import Clip
+from driftscore.schema import Check, count, flag, items, table, text
+
+
+def _name(value: object, key: str) -> None:
+    """Accept any text: names of files that are not UTF-8 have surrogates."""
+    if not isinstance(value, str):
+        text(value, key)
+
+
+def _fold(value: object, key: str) -> None:
+    if value is not None:
+        _name(value, key)
+
+
+_MANY = 10_000_000
+_CONTENT: Check = table(
+    {
+        "labels": items(_name, fewest=1),
+        "ids": items(_name, fewest=1, most=_MANY),
+        "folds": items(_fold, fewest=1, most=_MANY),
+        "classes": items(items(count), fewest=1, most=_MANY),
+        "multi_label": flag,
+    },
+    open_=True,
+)
 
 
 @dataclass(frozen=True)
@@ -34,11 +60,18 @@ class Truth:
 
     @staticmethod
     def from_content(content: Mapping[str, object]) -> "Truth":
-        """Return the truth that `content` describes."""
-        fields: dict[str, Any] = dict(content)  # as JSON has it: checked when it was written
+        """Return the truth that `content` describes; raise `FormatError` if it describes none."""
+        _CONTENT(content, "")
+        fields: dict[str, Any] = dict(content)  # checked: as JSON has it
         labels, ids, folds = (tuple(fields[name]) for name in ("labels", "ids", "folds"))
         classes = tuple(tuple(some) for some in fields["classes"])
-        return Truth(labels, ids, folds, classes, bool(fields["multi_label"]))
+        found = Truth(labels, ids, folds, classes, bool(fields["multi_label"]))
+        in_range = all(number < len(labels) for some in classes for number in some)
+        if not in_range or not len(ids) == len(folds) == len(classes):
+            raise FormatError("the labels, clips and classes of a dataset do not fit together")
+        if not found.multi_label and any(len(some) != 1 for some in classes):
+            raise FormatError("a clip of a dataset with one label per clip has several, or none")
+        return found
 
     @property
     def content(self) -> dict[str, object]:

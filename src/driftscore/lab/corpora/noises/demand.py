@@ -6,16 +6,12 @@ Only ch01 is used: the other microphones recorded the same moments from centimet
 classes to avoid are our own judgement of which sounds occur in such an environment.
 """
 
-from collections.abc import Iterable
 from pathlib import Path
-
-import numpy as np
 
 from driftscore.lab.corpora.about import About, zenodo
 from driftscore.lab.corpora.folders import absent, require, root
-from driftscore.lab.corpora.noises.drawing import sample_files
+from driftscore.lab.corpora.noises.drawing import sampler
 from driftscore.lab.corpora.noises.protocol import NoiseRecording
-from driftscore.lab.mixing.sounds import Excerpt
 
 _TRAFFIC = ("car_horn", "engine", "engine_idling", "siren")
 ENVIRONMENTS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -51,18 +47,6 @@ ABOUT = About(
 _FILES = tuple(f"{name}/ch01.wav" for name in ENVIRONMENTS)
 
 
-def sample(
-    seconds: float,
-    rate: int,
-    rng: np.random.Generator,
-    *,
-    home: str | Path,
-    avoid: Iterable[str] = (),
-) -> Excerpt:
-    """Draw an excerpt of one of the environments."""
-    return sample_files(recordings, seconds, rate, rng, home=home, avoid=avoid)
-
-
 def recordings(home: str | Path) -> list[NoiseRecording]:
     """Return one recording per environment."""
     require(ABOUT, home, missing(home))
@@ -71,6 +55,9 @@ def recordings(home: str | Path) -> list[NoiseRecording]:
         NoiseRecording(str(place / f"{name}/ch01.wav"), name, environment, avoid)
         for name, (environment, avoid) in ENVIRONMENTS.items()
     ]
+
+
+sample = sampler(recordings)
 
 
 def missing(home: str | Path) -> list[str]:

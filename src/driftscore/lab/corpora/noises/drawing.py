@@ -13,7 +13,7 @@ import numpy as np
 
 from driftscore.errors import AudioError, UsageError
 from driftscore.lab.corpora.loading import load
-from driftscore.lab.corpora.noises.protocol import NoiseRecording
+from driftscore.lab.corpora.noises.protocol import NoiseRecording, Sample
 from driftscore.lab.mixing.loudness import BLOCK_S
 from driftscore.lab.mixing.sounds import Excerpt, Sound
 
@@ -21,20 +21,23 @@ Listing = Callable[[Path], Sequence[NoiseRecording]]
 _TRIES = 20
 
 
-def sample_files(
-    recordings: Listing,
-    seconds: float,
-    rate: int,
-    rng: np.random.Generator,
-    *,
-    home: str | Path,
-    avoid: Iterable[str],
-) -> Excerpt:
-    """Draw an excerpt from a corpus of files, which `recordings(home)` lists."""
-    kept = usable(_listed(recordings, Path(home)), avoid)
-    chosen = kept[int(rng.integers(len(kept)))]
-    sound = Sound(chosen.file, load(chosen.file, rate), chosen.environment)
-    return draw_excerpt(sound, seconds, rng)
+def sampler(recordings: Listing) -> Sample:
+    """Return the function that draws an excerpt from a corpus whose files `recordings` lists."""
+
+    def sample(
+        seconds: float,
+        rate: int,
+        rng: np.random.Generator,
+        *,
+        home: Path,
+        avoid: Iterable[str] = (),
+    ) -> Excerpt:
+        kept = usable(_listed(recordings, Path(home)), avoid)
+        chosen = kept[int(rng.integers(len(kept)))]
+        sound = Sound(chosen.file, load(chosen.file, rate), chosen.environment)
+        return draw_excerpt(sound, seconds, rng)
+
+    return sample
 
 
 def usable(recordings: Sequence[NoiseRecording], avoid: Iterable[str]) -> list[NoiseRecording]:

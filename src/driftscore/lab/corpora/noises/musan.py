@@ -6,16 +6,12 @@ The corpus describes its noises by free text only, so no class is avoided: rain 
 rain clip. The environment of all recordings is "noise".
 """
 
-from collections.abc import Iterable
 from pathlib import Path
-
-import numpy as np
 
 from driftscore.lab.corpora.about import About, Remote
 from driftscore.lab.corpora.folders import absent, require, root
-from driftscore.lab.corpora.noises.drawing import sample_files
+from driftscore.lab.corpora.noises.drawing import sampler
 from driftscore.lab.corpora.noises.protocol import NoiseRecording
-from driftscore.lab.mixing.sounds import Excerpt
 
 ABOUT = About(
     title="MUSAN (noise)",
@@ -35,18 +31,6 @@ ABOUT = About(
 _PARTS = ("noise/free-sound", "noise/sound-bible")
 
 
-def sample(
-    seconds: float,
-    rate: int,
-    rng: np.random.Generator,
-    *,
-    home: str | Path,
-    avoid: Iterable[str] = (),
-) -> Excerpt:
-    """Draw an excerpt of one of the noises."""
-    return sample_files(recordings, seconds, rate, rng, home=home, avoid=avoid)
-
-
 def recordings(home: str | Path) -> list[NoiseRecording]:
     """Return the noise recordings, sorted by part and name."""
     require(ABOUT, home, missing(home))
@@ -56,6 +40,9 @@ def recordings(home: str | Path) -> list[NoiseRecording]:
         for part in _PARTS
         for path in sorted((place / part).glob("*.wav"))
     ]
+
+
+sample = sampler(recordings)
 
 
 def missing(home: str | Path) -> list[str]:

@@ -9,7 +9,7 @@ A noise is a module (or any object) with
     default_home() -> Path                           optional: its folder, unless in the data home
     make(description, rate) -> Audio                 optional: generates a sound from its name
 
-A corpus of files draws with `drawing.sample_files`.
+A corpus of files has `sample = drawing.sampler(recordings)`.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -9,18 +9,14 @@ underscores for the spaces inside a label. Without a home, the shared recordings
 """
 
 import re
-from collections.abc import Iterable
 from pathlib import Path
-
-import numpy as np
 
 from driftscore.audio import SUFFIXES
 from driftscore.lab.corpora.about import About
 from driftscore.lab.corpora.folders import absent, require, root, rows
-from driftscore.lab.corpora.noises.drawing import sample_files
+from driftscore.lab.corpora.noises.drawing import sampler
 from driftscore.lab.corpora.noises.protocol import NoiseRecording
 from driftscore.lab.corpora.places import shared_audio
-from driftscore.lab.mixing.sounds import Excerpt
 
 ABOUT = About(
     title="Recorded noise",
@@ -35,18 +31,6 @@ _MANIFEST = "manifest.csv"
 def default_home() -> Path:
     """Return the folder of the shared recordings."""
     return shared_audio()
-
-
-def sample(
-    seconds: float,
-    rate: int,
-    rng: np.random.Generator,
-    *,
-    home: str | Path,
-    avoid: Iterable[str] = (),
-) -> Excerpt:
-    """Draw an excerpt of one of the recordings."""
-    return sample_files(recordings, seconds, rate, rng, home=home, avoid=avoid)
 
 
 def recordings(home: str | Path) -> list[NoiseRecording]:
@@ -68,6 +52,9 @@ def recordings(home: str | Path) -> list[NoiseRecording]:
         )
         for row in table
     ]
+
+
+sample = sampler(recordings)
 
 
 def missing(home: str | Path) -> list[str]:

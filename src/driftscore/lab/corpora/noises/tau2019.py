@@ -6,16 +6,12 @@
 The classes to avoid are our own judgement of which sounds occur in a scene; the paper names none.
 """
 
-from collections.abc import Iterable
 from pathlib import Path
-
-import numpy as np
 
 from driftscore.lab.corpora.about import About, zenodo
 from driftscore.lab.corpora.folders import absent, require, root, rows
-from driftscore.lab.corpora.noises.drawing import sample_files
+from driftscore.lab.corpora.noises.drawing import sampler
 from driftscore.lab.corpora.noises.protocol import NoiseRecording
-from driftscore.lab.mixing.sounds import Excerpt
 
 SCENES = {
     "airport": ("airplane",),
@@ -67,18 +63,6 @@ ABOUT = About(
 _META = "meta.csv"
 
 
-def sample(
-    seconds: float,
-    rate: int,
-    rng: np.random.Generator,
-    *,
-    home: str | Path,
-    avoid: Iterable[str] = (),
-) -> Excerpt:
-    """Draw an excerpt of one of the six scenes."""
-    return sample_files(recordings, seconds, rate, rng, home=home, avoid=avoid)
-
-
 def recordings(home: str | Path) -> list[NoiseRecording]:
     """Return the recordings of the six scenes, sorted by name."""
     require(ABOUT, home, missing(home))
@@ -87,6 +71,9 @@ def recordings(home: str | Path) -> list[NoiseRecording]:
         NoiseRecording(str(place / name), Path(name).stem, scene.replace("_", " "), SCENES[scene])
         for name, scene in _table(place)
     ]
+
+
+sample = sampler(recordings)
 
 
 def missing(home: str | Path) -> list[str]:
