@@ -16,7 +16,7 @@ from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from driftscore.noise import SYNTHETIC
-from driftscore.service.heads import HeadSpec
+from driftscore.service.heads import PROBE
 from driftscore.service.page_answers import RULES, Json, NoisyPart, PageAnswers
 from driftscore.service.page_clips import EXPIRY_S, ClipGoneError
 from driftscore.service.page_live import ReviewStore, Verdict, live_view
@@ -162,7 +162,7 @@ def _add_live(routes: APIRouter, state: ServiceState) -> None:
 def _about(state: ServiceState, answers: PageAnswers) -> Json:
     """Return what the page has to know before it asks for anything."""
     limits = state.limits
-    has_calibration = state.head(HeadSpec(("a sound", "another sound"))).head.standardised
+    has_calibration = state.head(PROBE).head.standardised
     return {
         "model": state.embedder.backbone.name,
         "window_s": answers.window_s,

@@ -15,9 +15,9 @@ import numpy as np
 import soundfile
 
 from driftscore.audio import Audio, Samples
-from driftscore.classifier import Classifier
 from driftscore.embedder import Embedder
 from driftscore.errors import UsageError
+from driftscore.events import Detection
 from driftscore.prompts import compose
 from driftscore.service.heads import CompiledHead, HeadCache, HeadSpec
 from driftscore.service.page_clips import ClipStore, loudest_start_s, part
@@ -137,15 +137,10 @@ class PageAnswers:
         audio = self.clips.get(clip_id).audio
         noise = self._noise(mix.noise, len(audio.samples))
         audio = in_noise(audio, noise, mix.snr_db)
-        self._head("default", labels)  # the limits of the service
-        shared = self.shared
-        classifier = Classifier(
-            labels, backbone=shared.embedder, calibration=shared.heads.calibration, progress=False
-        )
+        spec = HeadSpec(tuple(labels)).checked(self.shared.limits)
         found = [
             {"label": e.label, "start_s": e.start_s, "end_s": e.end_s, "score": e.score}
-            for e in classifier.events(audio)
-            if not e.rejected
+            for e in self.shared.heads.detector(spec, Detection()).events(audio)
         ]
         return {"spectrogram": picture(audio), "events": found}
 
