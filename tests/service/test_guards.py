@@ -162,11 +162,14 @@ def test_a_model_that_cannot_be_loaded_ends_the_command(run: Run) -> None:
 
 
 def send(url: str, head: str, body: bytes = b"", wait_s: float = 5.0) -> bytes:
-    """Send a request as it is and return the beginning of the answer."""
+    """Send a request as it is and return its answer, an error in JSON."""
     host, _, port = url.removeprefix("http://").partition(":")
     with socket.create_connection((host, int(port)), timeout=wait_s) as connection:
         connection.sendall(head.encode() + body)
-        return connection.recv(4000)
+        answer = b""
+        while not answer.endswith(b"}"):
+            answer += connection.recv(4000)
+        return answer
 
 
 HEAD = "POST /v1/classify?labels=a,b HTTP/1.1\r\nHost: localhost\r\n"

@@ -80,7 +80,7 @@ class ScoredLabel(BaseModel):
     score: float
 
 
-class FoundEvent(BaseModel):
+class EventAnswer(BaseModel):
     """A label that is present from one time to another, in seconds."""
 
     label: str
@@ -99,7 +99,7 @@ class Classification(BaseModel):
     margin: float | None = Field(description="How far it is ahead of the second; null for one.")
     scores: list[ScoredLabel] = Field(description="All labels, best first.")
     present: list[str] | None = Field(description="Labels that are present, best first, if asked.")
-    events: list[FoundEvent] | None = Field(description="What is present when, if asked for.")
+    events: list[EventAnswer] | None = Field(description="What is present when, if asked for.")
     unit: str = Field(description='"sd" (standard deviations above other sounds) or "raw".')
     rule: str
     backbone: str
@@ -201,15 +201,15 @@ def _present(
 
 def _events(
     state: ServiceState, spec: HeadSpec, choices: ClassifyChoices, audio: Audio
-) -> list[FoundEvent]:
+) -> list[EventAnswer]:
     """Return the events of a recording: those of `driftscore classify --timeline`."""
     settings = Detection().changed(threshold=choices.threshold, false_alarms=choices.false_alarms)
     return [found(event) for event in state.detector(spec, settings).events(audio)]
 
 
-def found(event: Event) -> FoundEvent:
+def found(event: Event) -> EventAnswer:
     """Return an event as it is answered."""
-    return FoundEvent(
+    return EventAnswer(
         label=event.label,
         start_s=event.start_s,
         end_s=event.end_s,
