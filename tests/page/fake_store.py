@@ -44,6 +44,7 @@ class FakeReviewStore:
     def __init__(self) -> None:
         midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
         self.midnight = midnight
+        self.since = (midnight + timedelta(hours=5, minutes=58)).isoformat()
         self.kept: dict[int, KeptEvent] = {}
         for number, (hour, minute, source, label, seconds, score, snr_db) in enumerate(_DAY, 1):
             start = midnight + timedelta(hours=hour, minutes=minute, seconds=3.25)
@@ -70,7 +71,7 @@ class FakeReviewStore:
         return True
 
     def sources(self) -> Sequence[KeptSource]:
-        since = (self.midnight + timedelta(hours=5, minutes=58)).isoformat()
+        since = self.since
         return [
             KeptSource("yard", True, since, words="dog bark, birds singing, wind"),
             KeptSource("street", True, since, words="siren, car horn, jackhammer"),

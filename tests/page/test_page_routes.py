@@ -5,7 +5,7 @@ import io
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import numpy as np
@@ -258,6 +258,15 @@ def test_labels_of_the_last_seconds_are_current() -> None:
     assert sources["yard"]["labels"] == []
     assert sources["yard"]["last"]["label"] == "dog bark"
     assert sources["back door"]["last"] is None
+
+
+@pytest.mark.parametrize("since", ["2026-11-16T08:00:00.000", "2026-11-16T09:00:00.000+01:00"])
+def test_a_time_without_a_zone_is_utc(since: str) -> None:
+    store = FakeReviewStore()
+    store.since = since
+    here = timezone(timedelta(hours=1))
+    view = live_view(store, datetime(2026, 11, 16, 12, tzinfo=here))
+    assert view["sources"][0]["since"] == "2026-11-16T09:00:00+01:00"  # type: ignore[index]
 
 
 def test_with_a_token_the_page_loads_and_its_data_needs_the_token(mini: Backbone) -> None:

@@ -5,7 +5,7 @@ thresholds. Times are ISO 8601 with the zone of the place, and an hour is one of
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Literal, Protocol, runtime_checkable
 
 Verdict = Literal["right", "wrong", ""]
@@ -127,12 +127,20 @@ def _source(
     return {
         "name": source.name,
         "online": source.online,
-        "since": source.since,
+        "since": _local(source.since, current),
         "why": source.why,
         "words": source.words,
         "labels": sorted(labels.items(), key=lambda item: -item[1]),
         "last": _event(own[0]) if own else None,
     }
+
+
+def _local(time: str, here: datetime) -> str:
+    """Return a time with its zone; one without a zone is UTC, and is told in the zone of `here`."""
+    found = datetime.fromisoformat(time)
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=UTC).astimezone(here.tzinfo)
+    return found.isoformat()
 
 
 def _event(event: ReviewedEvent) -> dict[str, object]:
