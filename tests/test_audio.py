@@ -182,6 +182,16 @@ def test_a_bad_file_is_refused_with_its_name_and_the_reason(
     assert path in str(caught.value)
 
 
+@pytest.mark.parametrize("format", ["WAV", "AIFF", "AU", "W64", "RF64"])
+def test_a_file_that_ends_too_early_is_refused_in_every_format(tmp_path: Path, format: str) -> None:
+    path = tmp_path / f"clip.{format.lower()}"
+    soundfile.write(path, noise_clip(2.0).samples, 16_000, format=format)
+    assert read(path).seconds == 2.0
+    path.write_bytes(path.read_bytes()[:40_000])
+    with pytest.raises(AudioError, match="is truncated"):
+        read(path)
+
+
 def test_a_wav_that_was_streamed_with_an_unknown_length_is_read(
     tmp_path: Path, wav: WriteWav
 ) -> None:

@@ -16,6 +16,7 @@ from driftscore import Audio, AudioError, Backbone, Classifier, Embedder
 from driftscore.audio import SHORTEST_S, expand, read
 from driftscore.backbones import Features
 from driftscore.embeddings import EmbeddingFile
+from driftscore.engines.ray import _parcel
 from driftscore.errors import UsageError, WriteError
 from driftscore.files import cache_home, replacing
 from driftscore.vectors import Vector
@@ -322,3 +323,23 @@ def test_multi_is_refused_with_a_timeline(run: Run, wav: WriteWav) -> None:
 def test_samples_with_a_rate_are_still_read() -> None:
     assert read((SAMPLES, 16_000)).seconds == 1.0
     assert isinstance(read({"array": SAMPLES, "sampling_rate": 500}), Audio)
+
+
+def test_what_cannot_be_sent_to_a_cluster_is_its_own_error(tmp_path: Path) -> None:
+    for odd in [*ODD.values(), closed_file(tmp_path)]:
+        parcel = _parcel(7, cast(Any, odd))
+        assert parcel.error or isinstance(parcel.recording, (str, bytes, Audio, io.BytesIO))
+        assert "\n" not in parcel.error
+    assert _parcel(0, cast(Any, None)).error.startswith("<nonetype> cannot be read")
+    assert _parcel(0, (SAMPLES, 16_000)).error == ""
+
+
+def test_few_file_descriptors_are_enough(wav: WriteWav) -> None:
+    files = [wav(f"{n}.wav", seconds=0.5, seed=n) for n in range(40)]
+    words = [sys.executable, "-m", "driftscore", "classify", *files, *ASK, "--cache"]
+    done = subprocess.run(
+        ["sh", "-c", 'ulimit -n 32; exec "$@"', "sh", *words],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 41

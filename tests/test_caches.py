@@ -13,7 +13,8 @@ from driftscore.files import cache_home
 
 from .conftest import LABELS, Run, WriteWav
 
-NAMES = ["texts", "audio", "windows", "models", "loudness", "figures", "scenes", "data", "lab"]
+NAMES = ["texts", "audio", "windows", "models", "loudness", "figures", "scenes", "soundscapes",
+         "data", "lab"]  # fmt: skip
 
 
 @pytest.fixture
@@ -21,9 +22,8 @@ def home() -> Path:
     """Return a cache folder with ten bytes in each cache, and files that are not ours."""
     folder = cache_home()
     files = ["texts.sqlite", "audio.sqlite", "loudness.sqlite", "exports/a/m.onnx", "notes.txt",
-             "scenes/1/a.wav", "windows/a.windows", "matplotlib/fonts.json",
-             "data/esc50/a.wav", "lab/rows/x.bin",
-             "texts"]  # fmt: skip
+             "scenes/1/a.wav", "windows/a.windows", "matplotlib/fonts.json", "soundscapes/a.flac",
+             "data/esc50/a.wav", "lab/rows/x.bin", "texts"]  # fmt: skip
     for name in files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(b"0123456789")
@@ -40,7 +40,7 @@ def test_every_cache_is_shown_with_its_place_and_size(run: Run, home: Path) -> N
     assert list(rows) == NAMES
     assert (rows["texts"]["bytes"], rows["texts"]["files"]) == (15, 2)
     assert rows["texts"]["path"] == str(home / "texts.sqlite")
-    assert [row["bytes"] for row in rows.values()] == [15] + 8 * [10]
+    assert [row["bytes"] for row in rows.values()] == [15] + (len(NAMES) - 1) * [10]
     table = list(csv.DictReader(io.StringIO(run("cache", "--format", "csv")[1])))
     assert [row["cache"] for row in table] == NAMES
     assert "10 B" in run("cache")[1]

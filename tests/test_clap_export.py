@@ -220,7 +220,7 @@ def test_a_damaged_export_is_refused(made: Export, tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"audio.onnx is damaged"):
         load_backbone(home).embed_audio(clips()[:1])
     (home / "probe.npz").unlink()
-    with pytest.raises(FormatError, match=r"probe in .* cannot be read"):
+    with pytest.raises(FormatError, match=r"no probe of an export at"):
         load_backbone(home).embed_text(["dog"])
     (home / "manifest.json").write_text("{}")
     with pytest.raises(FormatError, match="driftscore export"):

@@ -31,8 +31,8 @@ from driftscore.errors import AudioError, UsageError
 from driftscore.files import MAC_PREFIX, is_url, list_url
 
 __all__ = ["SHORTEST_S", "SUFFIXES", "Audio", "Recording", "Samples", "Window", "check_length",
-           "describe", "expand", "native_blocks", "read", "resampled_blocks", "sounding_windows",
-           "unreadable", "windows"]  # fmt: skip
+           "describe", "expand", "native_blocks", "read", "read_blocks", "resampled_blocks",
+           "sounding_windows", "unreadable", "windows"]  # fmt: skip
 
 Numbers = NDArray[np.floating] | NDArray[np.integer]
 
@@ -174,16 +174,24 @@ def sounding_windows(recording: Recording, *, rate: int, seconds: float) -> Iter
 
 def read(recording: Recording, *, rate: int | None = None, seconds: float | None = None) -> Audio:
     """Read a recording as mono, at its own rate or resampled to `rate`; its first `seconds`."""
-    with native_blocks(recording) as (native, blocks):
-        wanted = rate or native
-        parts: list[Samples] = []
-        for part in _resample(blocks, native, wanted):
-            parts.append(part)
-            if seconds is not None and sum(map(len, parts)) >= seconds * wanted:
-                parts = [np.concatenate(parts)[: round(seconds * wanted)]]
-                break
+    with native_blocks(recording) as blocks:
+        return read_blocks(blocks, rate=rate, seconds=seconds, name=describe(recording))
+
+
+def read_blocks(
+    opened: Blocks, *, rate: int | None = None, seconds: float | None = None, name: str
+) -> Audio:
+    """Join the blocks of an open recording, at its own rate or resampled to `rate`."""
+    native, blocks = opened
+    wanted = rate or native
+    parts: list[Samples] = []
+    for part in _resample(blocks, native, wanted):
+        parts.append(part)
+        if seconds is not None and sum(map(len, parts)) >= seconds * wanted:
+            parts = [np.concatenate(parts)[: round(seconds * wanted)]]
+            break
     if not sum(map(len, parts)):
-        raise AudioError(f"{describe(recording)} is empty: it has no samples")
+        raise AudioError(f"{name} is empty: it has no samples")
     return Audio(np.concatenate(parts), wanted)
 
 

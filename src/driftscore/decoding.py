@@ -8,6 +8,7 @@ format, and no protocol but that of files. Work is bounded by what a recording m
 
 import io
 import os
+import re
 import shutil
 import stat
 import struct
@@ -15,6 +16,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Timer
 from typing import Any, BinaryIO, TypeGuard, cast
@@ -23,7 +25,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from driftscore.errors import AudioError, DriftscoreError, UsageError
+from driftscore.errors import AudioError, DriftscoreError, LimitError, UsageError
 from driftscore.files import is_url, local_path, open_url
 from driftscore.silence import silenced
 
@@ -34,6 +36,8 @@ Encoded = str | os.PathLike[str] | bytes | BinaryIO
 """A sound file: its path, its URL, its content, or an open file."""
 
 BLOCK_SECONDS = 5
+BOUNDED_BLOCK = 4_000_000
+"""Samples of all channels that are read at once of a recording with bounds."""
 LOUDEST = 4096.0
 """Floats beyond this are samples that were not scaled to [-1, 1], such as 16-bit integers."""
 
@@ -42,6 +46,8 @@ RATES = (500, 10_000_000)
 MOST_CHANNELS = 512
 MOST_HOURS = 25.0
 """The longest file that is read; the environment variable DRIFTSCORE_MAX_HOURS changes it."""
+UNKNOWN_FRAMES = 2**62
+"""From here on a length is unknown: libsndfile reports it as 2**63 - 1."""
 FFMPEG_WAITS_S = 60.0
 """The longest that ffmpeg may take for the next few seconds of sound."""
 DEMUXERS = (
@@ -49,6 +55,25 @@ DEMUXERS = (
     "mov,mp3,mpc,mpc8,mpeg,mpegts,mxf,nut,ogg,oma,qcp,rm,shn,tak,truehd,tta,voc,w64,wav,wtv,wv,xwma"
 )
 """What ffmpeg may read: formats that hold their sound. hls, dash and concat name other files."""
+
+
+@dataclass(frozen=True)
+class DecodingBounds:
+    """How much of a stranger's recording is decoded, whatever its header says."""
+
+    seconds: float
+    decoded_bytes: int
+    """4 bytes per sample and channel."""
+
+    def check(self, name: str, *, rate: int, channels: int, frames: int) -> None:
+        """Refuse a recording that is too long or too large."""
+        if frames > self.seconds * rate:
+            raise LimitError(f"{name} is longer than {self.seconds:g} s, the most that is allowed")
+        if 4 * frames * channels > self.decoded_bytes:
+            raise LimitError(
+                f"{name} takes more than {self.decoded_bytes / 1e6:g} MB when it is decoded, the "
+                "most that is allowed; use fewer channels or a lower sample rate"
+            )
 
 
 def mono(samples: NDArray[np.generic]) -> Samples:
@@ -92,11 +117,37 @@ def decoded(recording: Encoded) -> Iterator[Blocks]:
             yield opened.enter_context(_decoded_handle(source, name))
 
 
+@contextmanager
+def decoded_in_memory(content: bytes, name: str, bounds: DecodingBounds) -> Iterator[Blocks]:
+    """Open the content of a sound file with libsndfile alone; nothing is written to disk."""
+    try:
+        with silenced():
+            sound = soundfile.SoundFile(io.BytesIO(content))
+    except soundfile.LibsndfileError as error:
+        what = error.error_string.strip(".")
+        raise AudioError(f"{name} is not a sound file that can be read ({what})") from error
+    with sound:
+        rate, channels = sound.samplerate, sound.channels
+        check_bounds(name, rate=rate, channels=channels)
+        if sound.frames < UNKNOWN_FRAMES:
+            bounds.check(name, rate=rate, channels=channels, frames=sound.frames)
+        yield rate, _blocks(sound, name, bounds)
+
+
 def is_encoded(recording: object) -> TypeGuard[Encoded]:
     """Return whether a recording is a sound file, and not samples."""
     if isinstance(recording, (str, os.PathLike, bytes)):
         return True
     return hasattr(recording, "read") and hasattr(recording, "seek")
+
+
+def stated_rate(path: str) -> int | None:
+    """Return the sample rate in the header of a file; None where libsndfile does not read it."""
+    try:
+        check_file(Path(path))
+        return int(soundfile.info(path).samplerate)
+    except (AudioError, soundfile.LibsndfileError, OSError, ValueError):
+        return None
 
 
 def describe(recording: object) -> str:
@@ -183,7 +234,7 @@ def check_file(path: Path) -> None:
 def _bounded(sound: soundfile.SoundFile, name: str) -> Blocks:
     """Return the rate and the blocks of a file whose header says something possible."""
     check_bounds(name, rate=sound.samplerate, channels=sound.channels)
-    if sound.frames < 2**62:  # an unknown length is reported as 2**63 - 1
+    if sound.frames < UNKNOWN_FRAMES:
         check_bounds(name, rate=sound.samplerate, frames=sound.frames)
     return sound.samplerate, _blocks(sound, name)
 
@@ -226,26 +277,31 @@ def _unreadable(name: str, error: soundfile.LibsndfileError) -> AudioError:
     return AudioError(f"{name} is not a sound file that libsndfile or ffmpeg can read")
 
 
-def _blocks(sound: soundfile.SoundFile, name: str) -> Iterator[Samples]:
+def _blocks(
+    sound: soundfile.SoundFile, name: str, bounds: DecodingBounds | None = None
+) -> Iterator[Samples]:
     """Yield a file's mono blocks, and refuse one that ends before its header says."""
     missing = _missing_bytes(sound.extra_info)
     if missing:
         raise AudioError(f"{name} is truncated: {missing} bytes of sound are missing at its end")
-    seen = 0
+    seen, frames = 0, sound.samplerate * BLOCK_SECONDS
+    if bounds is not None:
+        frames = max(1, min(frames, BOUNDED_BLOCK // sound.channels))
     while True:
         try:
             with silenced():
-                block = sound.read(
-                    sound.samplerate * BLOCK_SECONDS, dtype="float32", always_2d=True
-                )
+                block = sound.read(frames, dtype="float32", always_2d=True)
         except soundfile.LibsndfileError as error:
             raise AudioError(f"{name} is damaged: {error.error_string}") from error
         if not len(block):
             break
         seen += len(block)
-        check_bounds(name, rate=sound.samplerate, frames=seen)
+        if bounds is None:
+            check_bounds(name, rate=sound.samplerate, frames=seen)
+        else:
+            bounds.check(name, rate=sound.samplerate, channels=sound.channels, frames=seen)
         yield _mono_block(block, name)
-    if seen < sound.frames < 2**62:  # an unknown length is reported as 2**63 - 1
+    if seen < sound.frames < UNKNOWN_FRAMES:
         raise AudioError(
             f"{name} is truncated: {seen / sound.samplerate:.2f} s of "
             f"{sound.frames / sound.samplerate:.2f} s could be read"
@@ -260,15 +316,20 @@ def _mono_block(block: NDArray[Any], name: str) -> Samples:
         raise AudioError(f"{name}: {error}") from error
 
 
+_SHORT = re.compile(
+    r"^\s*(?:data|SSND|Data Size|riff|Riff size)\s*: (\d+) \(should be (\d+)\)", re.M
+)
+"""How libsndfile's log says that wav, aiff, au, w64 and rf64 end before they should."""
+
+
 def _missing_bytes(log: str) -> int:
-    """Return how many bytes a wav lacks by libsndfile's log, 0 for a streamed header."""
-    for line in log.splitlines():
-        if line.strip().startswith("data") and "should be" in line:
-            stated, _, found = line.partition(":")[2].partition("(should be")
-            promised, present = int(stated), int(found.strip(" )"))
-            # Programs that stream a wav write 0 or a huge size and never return to correct it.
-            return max(0, promised - present) if promised < 0x7FFFF000 else 0
-    return 0
+    """Return how many bytes a file lacks by libsndfile's log, 0 for a streamed header."""
+    found = _SHORT.search(log)
+    if found is None:
+        return 0
+    promised, present = map(int, found.groups())
+    # Programs that stream a wav write 0 or a huge size and never return to correct it.
+    return max(0, promised - present) if promised < 0x7FFFF000 else 0
 
 
 @contextmanager

@@ -24,6 +24,10 @@ class AudioError(DriftscoreError):
     """A recording that cannot be read or embedded; one such recording never ends a run."""
 
 
+class LimitError(AudioError):
+    """A recording that is longer or larger than whoever decodes it allows."""
+
+
 class FormatError(DriftscoreError):
     """A bank, head, pack, grid or embedding file that is damaged or of another kind."""
 

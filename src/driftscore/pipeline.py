@@ -126,7 +126,9 @@ class ZeroShotPipeline:
         head = classifier.head_
         # Standardised scores have a natural scale of their own.
         scale = 1.0 if head.standardised else self.backbone.logit_scale
-        answers = [_answer(head.labels, scale * row)[:best] for row in classifier.scores(clips)]
+        answers = [
+            softmax_answer(head.labels, scale * row)[:best] for row in classifier.scores(clips)
+        ]
         return answers if isinstance(audios, list) else answers[0]
 
     def _for_labels(self, labels: tuple[str, ...], template: str | None) -> Classifier:
@@ -190,7 +192,8 @@ def pipeline(
     return made
 
 
-def _answer(labels: Sequence[str], logits: Scores) -> Answer:
+def softmax_answer(labels: Sequence[str], logits: Scores) -> Answer:
+    """Return labels with their share of a softmax, best first."""
     shares = np.exp(logits - logits.max())
     shares /= shares.sum()
     order = np.argsort(-logits, kind="stable")

@@ -130,7 +130,8 @@ def fit_threshold(
     choices = _choices(np.asarray(scores, np.float64), np.asarray(right, np.bool_), in_use)
     able = [choice for choice in choices if choice.answers >= FEWEST]
     if not able:
-        return Fit(label, choices, None, f"{len(scores)} answers are too few; {FEWEST} are needed")
+        count = f"{len(scores)} answer{' is' if len(scores) == 1 else 's are'}"
+        return Fit(label, choices, None, f"{count} too few; {FEWEST} are needed")
     good = [choice for choice in able if choice.precision >= target]
     if not good:
         return Fit(

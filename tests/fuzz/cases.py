@@ -72,7 +72,10 @@ COMMANDS: dict[str, Plan] = {
     "score": Plan((*FAKE, *ASK), share=1.5),
     "prompts": Plan(ASK),
     "calibrate": Plan(FAKE, never=("--engine", "--address")),
+    # Answers are kept beside the events; see tests/test_review.py for damaged ones.
+    "review": Plan(never=("--play", "--answers")),
     "list": Plan(),
+    "doctor": Plan(share=0.5),
     "cache": Plan(share=0.5),
     "cache clear": Plan(share=0.5),
     "lab run": Plan(("--plan",), never=("--engine", "--address")),
@@ -148,9 +151,12 @@ def _drawn(draw: st.DrawFn, parameter: Any, plan: Plan, world: World) -> list[st
 
 def _values(parameter: str, world: World) -> st.SearchStrategy[str]:
     """Return values for an option or argument."""
+    if parameter == "--clips":  # a folder to write to; the argument of `score` is a file to read
+        return st.sampled_from(_outs(world))
     own = parameter.lstrip("-").replace("-", "_")
     texts = {
-        "labels": LABELS, "out": _outs(world), "path": _outs(world),
+        "labels": LABELS, "out": _outs(world), "path": _outs(world), "answers": _outs(world),
+        "watch_out": _outs(world),
         "format": (*format_names(), *PLUGINS), "rule": (*rule_names(), *PLUGINS),
         "compare": (*rule_names(), *PLUGINS), "backbone": ("fake", *PLUGINS),
         "preset": ("das2026", "acevedo2025", *PLUGINS), "pack": ("das52", "generic5", *PLUGINS),
@@ -162,7 +168,9 @@ def _values(parameter: str, world: World) -> st.SearchStrategy[str]:
         "names": ("texts", "audio", "models", "lab", "data", "x", ""),
         "name": ("esc50", "folder", "musan", "recorded", "shared_events", "x", "", "../x"),
         "store": (f"{world.root}/cache/lab", f"{world.root}/work/notes.txt", "~nobody/x"),
-        "calibration": ("none",),
+        "calibration": ("none",), "plot": _outs(world), "order": ("mixed", "time", "", "x"),
+        "home": (f"{world.root}/cache/corpus", f"{world.root}/work/notes.txt", "", "-", "s3://b/x"),
+        "start": ("2026-11-16T03:15:00+01:00", "20261116_031500", "now", "", "9999-12-31T23:59:59"),
     }  # fmt: skip
     kinds = {
         "files": ("recordings",), "recordings": ("recordings",), "noise": ("recordings",),
@@ -170,7 +178,7 @@ def _values(parameter: str, world: World) -> st.SearchStrategy[str]:
         "head": ("heads",), "calibration": ("calibrations",), "text_embeddings": ("embeddings",),
         "labels_file": ("labels",), "pack": ("packs",), "templates": ("packs",),
         "preset": ("presets",), "grid": ("grids",), "backbone": ("embeddings",),
-        "file": ("mixes",),
+        "file": ("mixes",), "events_file": ("events",), "watch": ("watch lists",),
     }  # fmt: skip
     choices: list[st.SearchStrategy[str]] = []
     if own in texts:
@@ -180,12 +188,23 @@ def _values(parameter: str, world: World) -> st.SearchStrategy[str]:
         if paths:
             choices += [st.sampled_from([str(path) for path in paths])] * 2
             choices.append(damaged_files(world, paths))
-    if own in ("beta", "threshold", "threads", "weight", "most", "seed", "workers"):
+    if own in ("beta", "threshold", "threads", "weight", "most", "seed", "workers", "precision",
+               "margin", "window", "hop", "false_alarms", "min_duration"):  # fmt: skip
         return st.sampled_from(NUMBERS)
-    if own in ("out", "path", "labels", "format", "store"):
-        return choices[0]
-    if own not in ("home",):
-        choices.append(st.sampled_from([str(path) for path in world.all_files()]))
+    if own in (
+        "out",
+        "path",
+        "answers",
+        "watch_out",
+        "labels",
+        "format",
+        "store",
+        "home",
+        "plot",
+        "start",
+    ):
+        return choices[0]  # what is named here is written to, or is a text
+    choices.append(st.sampled_from([str(path) for path in world.all_files()]))
     choices.append(st.sampled_from(NAMES))
     return st.one_of(choices)
 

@@ -22,8 +22,10 @@ from driftscore import Classifier, Embedder, build_bank, load_backbone
 from driftscore.calibration import Calibration
 from driftscore.embeddings import EmbeddingFile
 from driftscore.prompts import load_pack
+from driftscore.review import read_events
 from driftscore.settings import load_preset
 from driftscore.vectors import unit
+from driftscore.watchlist import WatchList
 from tests.conftest import LABELS, noise_clip
 
 CONTAINERS = ("wav", "flac", "ogg", "mp3", "aiff", "au")
@@ -72,6 +74,24 @@ id = "in"
 text = "{c} in {p}"
 matched = "{c}"
 provenance = "the fuzz suite"
+"""
+
+
+EVENTS = """
+file,start_s,end_s,time,label,score,threshold,level_db,snr_db,unit,error
+good-wav.wav,0.5,1.0,,dog bark,4.5,3.5,-30.0,,sd,
+good-wav.wav,1.0,1.5,,siren,3.5,3.0,-30.0,6.0,sd,
+absent.wav,0.0,0.0,,,0.0,,,,sd,cannot be opened
+""".lstrip()
+WATCH = """
+not = ["traffic"]
+[[label]]
+name = "dog bark"
+wordings = ["barking dog"]
+threshold = 2.5
+[[label]]
+name = "siren"
+clips = false
 """
 
 
@@ -180,16 +200,21 @@ def _embeddings(world: World) -> None:
 def _texts(world: World) -> None:
     home = world.inputs
     named = {"pack.toml": PACK, "templates.toml": TEMPLATES, "preset.toml": PRESET}
+    named |= {"events.csv": EVENTS, "watch.toml": WATCH}
     for name, content in {**named, "labels.txt": "dog bark\nsiren # loud\nrain\n"}.items():
         (home / name).write_text(content)
     for name in ("pack.toml", "templates.toml"):  # the good ones must be good
         load_pack(home / name)
     load_preset(home / "preset.toml")
+    WatchList.load(home / "watch.toml")
+    read_events(home / "events.csv")
     world.files.update(
         {
             "packs": [home / "pack.toml", home / "templates.toml"],
             "presets": [home / "preset.toml"],
             "labels": [home / "labels.txt"],
+            "events": [home / "events.csv"],
+            "watch lists": [home / "watch.toml"],
         }
     )
 

@@ -73,6 +73,36 @@ def build(home: Path, *, clips: int = 4, multi: bool = False) -> Path:
     return home
 
 
+def padded(samples: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a clip with 0.2 s of digital silence before and 0.5 s after it."""
+    return np.concatenate([np.zeros(RATE // 5), samples, np.zeros(RATE // 2)])
+
+
+WORDS = ("dog", "siren", "sea waves")
+"""Labels of `build_recordings` that no background of it contains."""
+
+
+def build_recordings(folder: Path) -> Path:
+    """Write recordings as the shared ones: six labels and two backgrounds, for both splits."""
+    lines = ["file,split,label,environment,avoid_classes,active_s"]
+    rng = np.random.default_rng(5)
+    for split, train in (("events", ""), ("train", "train/")):
+        for number, label in enumerate((*WORDS, "rain", "wind", "engine")):
+            for clip in range(3):
+                file = f"{train}clips/{label}-{clip}.wav"
+                sound = tone(200 + 150 * number, 1.0 + clip, seed=number)
+                write(folder / file, padded(sound))
+                lines.append(f"{file},{split},{label.replace(' ', '_')},,,1.0")
+    for name, avoid in (("park", "wind rain"), ("road", "engine")):
+        noise = 0.05 * rng.standard_normal(20 * RATE)
+        write(folder / f"noise/{name}.wav", noise if name == "park" else noise.cumsum() / 50)
+        lines.append(f"noise/{name}.wav,noise,{name},{name},{avoid},20")
+        write(folder / f"train/ambient/{name}.wav", noise)
+        lines.append(f"train/ambient/{name}.wav,train,,{name},,20")
+    (folder / "manifest.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
 def small_grid(
     home: Path,
     *,

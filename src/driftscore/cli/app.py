@@ -18,6 +18,7 @@ from driftscore.cli.heads import head, prompts, score
 from driftscore.cli.listing import list_
 from driftscore.cli.reporting import say
 from driftscore.cli.review import review
+from driftscore.cli.serve import serve
 from driftscore.cli.streams import discard_stdout, open_streams
 from driftscore.errors import DriftscoreError
 from driftscore.interrupts import STOPPED, Interrupted, interruptible
@@ -30,7 +31,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (classify, embed, export, head, score, prompts, calibrate, review, doctor):
+for command in (classify, embed, export, head, score, prompts, calibrate, review, doctor, serve):
     app.command()(command)
 app.command("list")(list_)
 app.add_typer(cache.app)

@@ -1,13 +1,13 @@
 """`driftscore data ...`: list, download and check datasets and noises."""
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from driftscore.cli.reporting import say
 from driftscore.errors import UsageError
+from driftscore.files import output_folder
 from driftscore.formats import OutputRow, write_rows
 from driftscore.lab.corpora import download
 from driftscore.lab.corpora.datasets import dataset_names
@@ -21,7 +21,7 @@ app = typer.Typer(
 )
 
 Home = Annotated[
-    Path | None, typer.Option("--home", help="The folder of the corpus, if it is not the default.")
+    str | None, typer.Option("--home", help="The folder of the corpus, if it is not the default.")
 ]
 Name = Annotated[str, typer.Argument(help="A dataset or noise: see `data list`.")]
 
@@ -51,8 +51,9 @@ def get(
 ) -> None:
     """Download a corpus from its official source; complete files are not downloaded again."""
     about = download.find_corpus(name).about
+    target = None if home is None else output_folder(home)  # also an empty name is refused
     say(f"{about.title}\nlicence: {about.licence}\n{about.citation}")
-    folder = download.get(name, home, mirror=mirror, keep=keep)
+    folder = download.get(name, target, mirror=mirror, keep=keep)
     say(f"{about.title} is complete in {folder}")
 
 

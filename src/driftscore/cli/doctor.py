@@ -52,6 +52,7 @@ EXTRAS = (
     ),
     Extra("mteb", "models of mteb, and mteb's tasks", ("mteb",)),
     Extra("lab", "the lab's loudness and figures", ("matplotlib", "pyloudnorm")),
+    Extra("plot", "pictures of events: --plot", ("matplotlib",)),
     Extra("ray", "--engine ray: a cluster", ("ray",)),
     Extra("remote", "recordings by URL", ("fsspec",)),
 )

@@ -14,6 +14,7 @@ import typer
 
 from driftscore.backbones import load_backbone
 from driftscore.cli.reporting import say
+from driftscore.cli.soundscape import soundscape
 from driftscore.errors import UsageError
 from driftscore.files import output_folder
 from driftscore.formats import OutputRow, write_rows
@@ -32,6 +33,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(soundscape)
 
 GridName = Annotated[
     str, typer.Argument(metavar="GRID", help="A shipped grid (see `lab grids`) or a TOML file.")

@@ -68,11 +68,16 @@ class Products:
         self._written = 0
         self._hours = HourCounts(detector.watch.names)
         self._one = count == 1
+        self._zone_told = False
         self._drawn: tuple[PictureTrack, list[Event], str, Start | None] | None = None
 
     def start(self, recording: str) -> Start | None:
-        """Return when a recording began, if that is known."""
-        return start_of(recording, self._options.start)
+        """Return when a recording began, if that is known; tell once if its zone is a guess."""
+        found = start_of(recording, self._options.start)
+        if found is not None and not found.zone_known and not self._zone_told:
+            self._zone_told = True
+            say(f"{recording} began at {found}; if it is another zone, give it with --start")
+        return found
 
     def watcher(self) -> PictureTrack | None:
         """Return what watches the next recording for its picture."""

@@ -222,4 +222,6 @@ def _write_watch(
     made = base or WatchList(tuple(WatchedLabel(name) for name in names))
     with replacing(path) as partial, writing_to(path):
         partial.write_text(with_thresholds(made, fits).to_toml(), encoding="utf-8")
+    if base is None:
+        say(f"{path} has the labels that have events; start from a list of all with --watch FILE")
     say(f"use it: driftscore classify ... --timeline --watch {path}")

@@ -7,6 +7,7 @@ from driftscore.calibration import UNIT
 from driftscore.classifier import Classifier
 from driftscore.cli.reporting import Tally
 from driftscore.clock import Start
+from driftscore.decoding import stated_rate
 from driftscore.detector import Detector
 from driftscore.embedder import Embedded
 from driftscore.errors import DriftscoreError
@@ -94,12 +95,13 @@ class EventRows:
         self, source: str, events: Sequence[Event], start: Start | None, seconds: float
     ) -> Iterator[OutputRow]:
         """Yield the rows of all events of a recording; one without a label if there is none."""
+        length = {"duration_s": seconds, "rate": stated_rate(source)}
         for event in events or [NO_EVENT]:
-            yield {**self.event(source, event, start), "duration_s": seconds}
+            yield {**self.event(source, event, start), **length}
 
     def failed(self, source: str, reason: str) -> OutputRow:
         """Return the row of a recording that could not be used."""
-        length = {"duration_s": 0.0} if self.lengths else {}
+        length = {"duration_s": 0.0, "rate": None} if self.lengths else {}
         return {**_event_row(source, NO_EVENT, self.unit, reason), **length}
 
 

@@ -5,6 +5,7 @@ distinguish, and scores are drawn as multiples of the threshold, so that one lin
 """
 
 import importlib
+import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from driftscore.clock import Start
 from driftscore.errors import MissingExtraError
 from driftscore.events import Event
+from driftscore.files import cache_home
 from driftscore.formats import visible
 from driftscore.pictures.tracks import HOURS_OF_DAY, HourCounts, PictureTrack, zone_text
 
@@ -61,7 +63,8 @@ def styled() -> Iterator[None]:
 
 
 def loaded() -> ModuleType:
-    """Return matplotlib."""
+    """Return matplotlib; what it keeps goes into our cache, not among the user's settings."""
+    os.environ.setdefault("MPLCONFIGDIR", str(cache_home() / "matplotlib"))
     try:
         return importlib.import_module("matplotlib")
     except ImportError as error:

@@ -21,7 +21,11 @@ class Remote:
 
 @dataclass(frozen=True)
 class About:
-    """The facts about a corpus."""
+    """The facts about a corpus.
+
+    `timed` datasets consist of long recordings whose events have times: a soundscape's truth is
+    beside each of them. They measure how events are detected, not which label a clip gets.
+    """
 
     title: str
     page: str
@@ -29,6 +33,7 @@ class About:
     citation: str
     files: tuple[Remote, ...] = ()
     multi_label: bool = False
+    timed: bool = False
 
 
 @dataclass(frozen=True)

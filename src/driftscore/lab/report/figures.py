@@ -11,12 +11,14 @@ from driftscore.errors import MissingExtraError
 from driftscore.files import cache_home
 from driftscore.formats import visible
 from driftscore.lab.report import findings
+from driftscore.lab.report.detections import DetectionResult
 from driftscore.lab.report.findings import Scene
 from driftscore.lab.report.headings import PAPER_BETA, das_of, heading, line_styles, ordered
 from driftscore.lab.report.parts import Figure
 from driftscore.lab.report.results import PooledResult, Results
 from driftscore.lab.report.tables import betas, main_results
 
+_MOST_PER_HOUR = 30.0  # false alarms in the figure of events
 T = TypeVar("T")
 PlotAxes = Any  # matplotlib has no usable types for them
 Panel = tuple[str, str, str | None, str | None]
@@ -163,6 +165,39 @@ def beta_figure(results: Results) -> Figure | None:
 
     caption = "Gain in accuracy against the drift weight, noisy conditions pooled, 95 % intervals."
     return Figure("beta", _svg(list(known), draw), caption)
+
+
+def detection_figure(results: Sequence[DetectionResult]) -> Figure | None:
+    """Draw recall against false alarms per hour, one chart per dataset and model."""
+    if not results:
+        return None
+    styles = line_styles(result.name for result in results)
+
+    def draw(axes: PlotAxes, scene: Scene) -> None:
+        for result in results:
+            if result.scene == scene:
+                _, _, recall, rate = result.curve
+                colour, dashes = styles[result.name]
+                shown = rate <= _MOST_PER_HOUR
+                at, height = [0.0, *rate[shown]], [0.0, *(100 * recall[shown])]
+                axes.step(
+                    at, height, dashes, where="post", color=colour, label=heading(result.name)
+                )
+                details = result.row.details
+                here = (details["false_alarms_per_hour"], 100 * details["recall"])
+                axes.plot(*here, "o", ms=6, color=colour)
+        axes.set_xlim(0, _MOST_PER_HOUR)
+        axes.set_ylim(0, 100)
+        axes.set_xlabel("false alarms per hour, all words")
+        axes.set_ylabel("recall (%)")
+        axes.set_title(f"{scene[0]}, {scene[1]}")
+
+    caption = (
+        "Recall against false alarms per hour: what is found with a budget of many false alarms, "
+        "ranked by score. Dots: the default settings, which also place times by their threshold."
+    )
+    scenes = list(dict.fromkeys(result.scene for result in results))
+    return Figure("events", _svg(scenes, draw), caption)
 
 
 def _panel(result: PooledResult) -> Panel:

@@ -4,7 +4,7 @@ If any rule is better than DAS, the page says so first. It is made from the stor
 be written wherever the store was copied to.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,7 +12,14 @@ from driftscore.errors import StoreError, UsageError
 from driftscore.files import is_url
 from driftscore.lab.conditions import COSINE
 from driftscore.lab.report import findings
-from driftscore.lab.report.figures import figures
+from driftscore.lab.report.detections import (
+    HOW,
+    DetectionResult,
+    detection_table,
+    failed_detections,
+    read_detections,
+)
+from driftscore.lab.report.figures import detection_figure, figures
 from driftscore.lab.report.headings import das_of
 from driftscore.lab.report.numbers import points
 from driftscore.lab.report.overview import overview_table
@@ -40,14 +47,20 @@ def write_report(store: Store, out: str | Path, *, only: Collection[str] | None 
     if target.suffix.lower() not in SUFFIXES:
         raise UsageError(f"Unsupported format {target.suffix!r}: use .html or .md")
     results = Results(store, only=only)
-    if not results.rows:
+    events = read_detections(store, only=only)
+    failed = failed_detections(store, only=only)
+    if not (results.rows or events or failed):
         if store.damage:
             raise StoreError(store.damage_in_words)
         raise UsageError(
             f"The store {store.home} has no rows to report; run a grid first: driftscore lab run"
         )
     title = "What noise does to zero-shot audio labels"
-    write_page(title, _lead(results), parts(results), target)
+    if not results.rows:
+        title = "Events in long recordings"
+    found = parts(results) if results.rows else []
+    found += event_parts(store, events, failed)
+    write_page(title, _lead(results, events), found, target)
 
 
 def parts(results: Results) -> list[PagePart]:
@@ -69,13 +82,40 @@ def parts(results: Results) -> list[PagePart]:
     return found
 
 
-def _lead(results: Results) -> str:
+def event_parts(
+    store: Store, events: Sequence[DetectionResult], failed: Sequence[str]
+) -> list[PagePart]:
+    """Return the section about events in long recordings; nothing without a row about them."""
+    if not events and not failed:
+        return []
+    datasets = {event.scene[0] for event in events}
+    commands = [
+        f"`{command}`"
+        for (_, command), content in store.all_json("grids").items()
+        if any(datasets & set(block["datasets"]) for block in content["blocks"])  # type: ignore[attr-defined]
+    ]
+    by = (f"By {' and '.join(commands)}.",) if commands else ()
+    found: list[PagePart] = [Heading("Events in long recordings"), Paragraph((HOW,))]
+    found += [Paragraph(by)] if by else []
+    if events:
+        found.append(detection_table(events))
+    if (figure := detection_figure(events)) is not None:
+        found.append(figure)
+    if failed:
+        found.append(Paragraph(("Rows with an error:", *failed), strong=True))
+    return found
+
+
+def _lead(results: Results, events: Sequence[DetectionResult]) -> str:
+    scenes = [(r.dataset, r.backbone) for r in results.all] + [e.scene for e in events]
     names = {
-        "datasets": {r.dataset for r in results.all},
-        "models": {r.backbone for r in results.all},
+        "datasets": {dataset for dataset, _ in scenes},
+        "models": {model for _, model in scenes},
         "noise corpora": {r.noise for r in results.all if r.noise},
     }
-    listed = "; ".join(f"{what}: {', '.join(sorted(values))}" for what, values in names.items())
+    listed = "; ".join(
+        f"{what}: {', '.join(sorted(values))}" for what, values in names.items() if values
+    )
     day = datetime.now(UTC).date().isoformat()
     made = f"driftscore {__version__}, {day}"
     return f"Drift-Augmented Scoring and its rivals, measured. {listed}. {made}."

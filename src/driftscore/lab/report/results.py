@@ -25,6 +25,7 @@ from driftscore.lab.conditions import (
 )
 from driftscore.lab.metrics import Interval
 from driftscore.lab.report.analysis import Alignment, class_gains, summarise
+from driftscore.lab.runs.found import METRIC as EVENT_METRIC
 from driftscore.lab.runs.records import read_json
 from driftscore.lab.runs.scores import find_scores, fits
 from driftscore.lab.runs.store import Store
@@ -89,8 +90,7 @@ class Results:
         self.store = store
         self._truths = _truths(store)
         rows = [row for row in store.rows() if only is None or row.cell.key in only]
-        newest = _newest(rows)
-        kept = [row for row in rows if _version(row.cell.condition) in newest]
+        kept = newest_rows(row for row in rows if row.metric != EVENT_METRIC)
         self.errors = [row for row in kept if row.error]
         self.rows = [row for row in kept if not row.error and self._fits(row)]
         self._groups: dict[tuple[PooledCondition, Scoring], list[Row]] = defaultdict(list)
@@ -347,6 +347,13 @@ Version = tuple[str, str, str, int, str, str, str]
 def _version(condition: Condition) -> Version:
     c = condition
     return (c.dataset, c.data, c.backbone, c.limit, c.model, c.noise or "", c.noise_data)
+
+
+def newest_rows(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows of the newest version of each dataset, noise and model."""
+    found = list(rows)
+    newest = _newest(found)
+    return [row for row in found if _version(row.cell.condition) in newest]
 
 
 def _newest(rows: Iterable[Row]) -> set[Version]:

@@ -63,6 +63,7 @@ _SCHEMA = table(
 )
 _TOP = ("title", "homes", "block", "at_hand")
 _CLIP_S = 0.05  # assumed seconds per clip, until a model has been measured
+_HOUR_S = 120.0  # assumed seconds for the events of an hour, per rule
 
 
 @dataclass(frozen=True)
@@ -196,13 +197,15 @@ class Size:
 
 def measure(grid: Grid, facts: Facts | None = None, *, clip_s: Mapping[str, float] = {}) -> Size:
     """Count the conditions, cells and clips of a grid without embedding anything."""
-    counts = (facts or Facts()).clips
+    known = facts or Facts()
     conditions = total = clips = 0
     seconds = 0.0
     for condition, scorings in groups(grid, facts):
-        here = counts.get(f"{condition.dataset}/{condition.limit}", 0)
+        name = f"{condition.dataset}/{condition.limit}"
+        here, hours = known.clips.get(name, 0), known.hours.get(name, 0.0)
         conditions, total, clips = conditions + 1, total + len(scorings), clips + here
-        seconds += here * clip_s.get(condition.backbone, _CLIP_S)
+        seconds += hours * len(scorings) * _HOUR_S
+        seconds += 0 if hours else here * clip_s.get(condition.backbone, _CLIP_S)
     return Size(conditions, total, clips, seconds)
 
 

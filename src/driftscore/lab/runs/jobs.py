@@ -1,4 +1,4 @@
-"""The pieces of work of a run: embed a chunk, embed anchors, or score a condition.
+"""The pieces of work of a run: embed a chunk, embed anchors, score a condition, detect events.
 
 On this machine a job claims its name and writes the store itself (`perform`); on another one it
 writes files only, and returns what is to be put into the database (`perform_remotely`). A job
@@ -16,7 +16,7 @@ from driftscore.errors import DriftscoreError, StoreError
 from driftscore.lab.conditions import Cell, Condition, Row, Scoring
 from driftscore.lab.corpora.about import Clip
 from driftscore.lab.corpora.datasets import find_dataset
-from driftscore.lab.runs import embedding, scoring
+from driftscore.lab.runs import detecting, embedding, scoring
 from driftscore.lab.runs.mixes import forget_meter
 from driftscore.lab.runs.scores import fits
 from driftscore.lab.runs.scorings import needs_clean_pool, needs_of
@@ -28,7 +28,7 @@ from driftscore.rules import Needs
 
 @dataclass(frozen=True)
 class Job:
-    """A piece of work that can be sent to a process: embed a chunk, embed anchors, or score."""
+    """A piece of work that can be sent to a process: embed, embed anchors, score, or detect."""
 
     kind: str
     store: str
@@ -44,7 +44,8 @@ class Job:
     @property
     def claim(self) -> str:
         """The name under which the job is claimed."""
-        return f"{self.kind} {self.condition.key} {self.chunk} {self.anchors}"
+        scorings = [s.key for s in self.scorings] if self.kind == "detect" else ""
+        return f"{self.kind} {self.condition.key} {self.chunk} {self.anchors}{scorings}"
 
     def home(self, corpus: str | None) -> str | None:
         """Return the folder of a corpus."""
@@ -207,10 +208,22 @@ def _anchors_of(job: Job) -> str:
     return embedding.anchors_name(*job.anchors, job.condition)
 
 
+def _detect(job: Job, store: Store) -> JobResult:
+    condition, home = job.condition, job.home(job.condition.dataset)
+    done = done_rows(store, condition, truth_of(condition, home), retry=job.retry)
+    todo = tuple(s for s in job.scorings if Cell(condition, s).key not in done)
+    clips, _ = clips_of(condition.dataset, home, condition.limit)
+    rows = detecting.detect_condition(store, condition, todo, clips, embedder_of(condition))
+    store.put_rows(rows)
+    errors = sum(bool(row.error) for row in rows)
+    return JobResult(rows=len(rows), errors=errors, already=len(job.scorings) - len(todo))
+
+
 _KINDS: dict[str, Callable[[Job, Store], JobResult]] = {
     "embed": _embed,
     "anchors": _anchors,
     "score": _score,
+    "detect": _detect,
 }
 
 

@@ -18,7 +18,7 @@ SqlValue = str | int | float | bytes | None
 """What SQLite holds."""
 
 SHARES = ("accuracy", "mAP")
-"""Metrics from 0 to 1."""
+"""Metrics of clips, from 0 to 1."""
 
 
 def record_of(row: Row) -> tuple[SqlValue, ...]:

@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 from driftscore.lab.conditions import Row
 from driftscore.lab.runs.embedding import is_matrix
+from driftscore.lab.runs.found import METRIC, find_detections
 from driftscore.lab.runs.records import SHARES
 from driftscore.lab.runs.store import Store
 from driftscore.lab.runs.truth import Truth
@@ -38,6 +39,8 @@ def fits(store: Store, row: Row, truth: Truth) -> bool:
             return False
     if row.metric in SHARES and row.n + row.failed != len(truth.ids):
         return False
+    if row.metric == METRIC:
+        return find_detections(store, row) is not None
     if row.metric == "accuracy":
         return row.outcomes is not None and not truth.multi_label
     return row.metric != "mAP" or find_scores(store, row, truth) is not None

@@ -82,7 +82,7 @@ def score_condition(data: ConditionData, scorings: Iterable[Scoring]) -> Iterato
         first = next(iter(data.embeddings.failures.values()), "")
         for scoring in scorings:
             cell = Cell(data.condition, scoring)
-            yield Row(cell, error=f"No clip could be used; the first: {first}", stamp=_stamp(0.0))
+            yield Row(cell, error=f"No clip could be used; the first: {first}", stamp=stamp(0.0))
         return
     cosine = scores_of(data, COSINE)
     failed = len(data.truth.ids) - len(usable)
@@ -94,9 +94,9 @@ def score_condition(data: ConditionData, scorings: Iterable[Scoring]) -> Iterato
         except StoreError:
             raise
         except DriftscoreError as error:
-            yield Row(cell, failed=failed, error=str(error), stamp=_stamp(0.0))
+            yield Row(cell, failed=failed, error=str(error), stamp=stamp(0.0))
         else:
-            yield replace(row, stamp=_stamp(time.monotonic() - started))
+            yield replace(row, stamp=stamp(time.monotonic() - started))
 
 
 def scores_of(data: ConditionData, scoring: Scoring) -> Scores:
@@ -252,7 +252,8 @@ def _measured(data: ConditionData, cell: Cell, scores: Scores, cosine: Scores) -
     return Row(cell, "accuracy", value, n, failed, interval, details, outcomes)
 
 
-def _stamp(seconds: float) -> Stamp:
+def stamp(seconds: float) -> Stamp:
+    """Return when and by which versions a row was made that took so many seconds."""
     return Stamp(seconds, datetime.now(UTC).isoformat(timespec="seconds"), _versions())
 
 

@@ -32,6 +32,8 @@ class Facts:
     clips: Mapping[str, int] = field(default_factory=dict)
     calibrations: Mapping[str, str] = field(default_factory=dict)
     """By backbone; empty for one that comes without a calibration."""
+    hours: Mapping[str, float] = field(default_factory=dict)
+    """Of timed datasets, by "dataset/limit"."""
 
 
 def split_name(name: str) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from driftscore.audio import windows
 from driftscore.backbones import Backbone, find_family, load_backbone
 from driftscore.calibration import Calibration
 from driftscore.errors import DriftscoreError, UsageError, unknown
-from driftscore.lab.conditions import CLEAN, canonical
+from driftscore.lab.conditions import CLEAN, Scoring, canonical
 from driftscore.lab.corpora.about import Clip
 from driftscore.lab.corpora.datasets import find_dataset
 from driftscore.lab.corpora.loading import is_generated
@@ -26,6 +26,7 @@ from driftscore.lab.corpora.noises.drawing import too_short
 from driftscore.lab.corpora.noises.protocol import NoiseRecording
 from driftscore.lab.mixing.loudness import BLOCK_S
 from driftscore.lab.mixing.mixings import find_mixing
+from driftscore.lab.runs.detectors import check_detectable, detection_settings, hours_of
 from driftscore.lab.runs.grid import Block, Grid
 from driftscore.lab.runs.scorings import Facts, rule_of, split_name
 from driftscore.lab.seeds import generator
@@ -152,13 +153,14 @@ class _Check:
         self.problems: list[str] = []
         self.labels: dict[str, tuple[str, ...]] = {}
         self.recordings: dict[str, Sequence[NoiseRecording]] = {}
+        self.hours: dict[str, float] = {}
         data, counts = self._datasets()
         noise = self._all(self._noise, "noises")
         self._check_contained()
         packs = self._all(_pack, "packs")
         models = self._all(lambda spec: load(spec).fingerprint, "backbones")
         calibrations = self._all(lambda spec: _calibration(load(spec)), "backbones")
-        self.facts = Facts(data, noise, models, packs, counts, calibrations)
+        self.facts = Facts(data, noise, models, packs, counts, calibrations, self.hours)
 
     def _datasets(self) -> tuple[Mapping[str, str], Mapping[str, int]]:
         """Return the digest and the number of clips of each dataset and limit."""
@@ -170,7 +172,11 @@ class _Check:
                 if clips is not None:
                     key = f"{name}/{block.limit}"
                     entries = [(c.id, c.labels, c.fold, _size(c.path)) for c in clips]
-                    data[key], counts[key] = digest([self.labels[name], entries]), len(clips)
+                    facts: list[object] = [self.labels[name], entries]
+                    if find_dataset(name).about.timed:
+                        facts.append(detection_settings())
+                        self.hours[key] = sum(hours_of(clip) for clip in clips)
+                    data[key], counts[key] = digest(facts), len(clips)
         return data, counts
 
     def _all(self, find: Callable[[str], str], axis: str) -> dict[str, str]:
@@ -191,7 +197,19 @@ class _Check:
         if not clips:
             raise UsageError(f"The dataset {name} has no clips")
         self._check_folds(name, clips)
+        if find_dataset(name).about.timed:
+            self._check_timed(name)
         return clips
+
+    def _check_timed(self, name: str) -> None:
+        """Raise an error for what cannot be measured on long recordings with events."""
+        for block in self.grid.blocks:
+            if name not in block.names("datasets"):
+                continue
+            if any(snr != CLEAN for snr in block.axes["snrs"]):
+                raise UsageError(f"{name} has its own noise; its only SNR is {CLEAN!r}")
+            for rule in block.names("rules"):
+                check_detectable(Scoring(*split_name(rule)))
 
     def _check_folds(self, name: str, clips: Sequence[Clip]) -> None:
         """Raise an error if a rule draws from other folds and the dataset has none."""

@@ -1,0 +1,74 @@
+"""Take the pictures of docs/page.md: `python scripts/page_screenshots.py` (needs Chromium).
+
+The page is served with `mini` and a made-up day of live events, as in the tests.
+"""
+
+import shutil
+import sys
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+PROJECT = Path(__file__).resolve().parent.parent
+TARGET = PROJECT / "docs" / "page"
+PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True}
+sys.path.insert(0, str(PROJECT))
+
+from driftscore.service.settings import ServiceSettings  # noqa: E402
+from tests.page.conftest import CHROMIUM_ARGUMENTS, running  # noqa: E402
+from tests.page.fake_store import FakeReviewStore  # noqa: E402
+
+
+def opened(browser: Browser, address: str, wait_for: str, **options: object) -> Page:
+    """Open the page and wait until it is complete and nothing moves."""
+    size = {"width": 1280, "height": 860}
+    page = browser.new_context(
+        **{"viewport": size, "reduced_motion": "reduce", **options}
+    ).new_page()
+    page.goto(address)
+    page.wait_for_selector(wait_for, timeout=60_000)
+    page.wait_for_load_state("networkidle")
+    page.wait_for_timeout(1500)
+    if page.locator("#snr").is_visible():  # once more, now that words and noise are known
+        for key in ("ArrowRight", "ArrowLeft"):
+            page.press("#snr", key)
+            page.wait_for_load_state("networkidle")
+            page.wait_for_timeout(500)
+        page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
+        page.wait_for_timeout(500)
+    return page
+
+
+def take(browser: Browser, url: str) -> None:
+    """Take every picture."""
+    recognised = ".verdict:has-text('recognised')"
+    page = opened(browser, f"{url}/#example=siren&snr=-12", recognised)
+    page.screenshot(path=TARGET / "try.png", full_page=True)
+    street = f"{url}/#example=street&snr=-3&noise=rain"
+    page = opened(browser, street, ".bar", color_scheme="dark")
+    page.screenshot(path=TARGET / "events-dark.png", full_page=True)
+    page = opened(browser, f"{url}/#example=siren&snr=-12", recognised, **PHONE)
+    page.evaluate("document.querySelector('.noise').scrollIntoView(); scrollBy(0, -60)")
+    page.wait_for_timeout(300)
+    page.screenshot(path=TARGET / "phone.png")
+    page = opened(browser, f"{url}/#tab=live", ".events li")
+    page.focus(".events li")
+    for key in "rrw":
+        page.keyboard.press(key)
+    page.wait_for_timeout(500)
+    page.screenshot(path=TARGET / "live.png", full_page=True)
+
+
+def main() -> None:
+    """Serve the page and take its pictures."""
+    TARGET.mkdir(parents=True, exist_ok=True)
+    settings = ServiceSettings(event_store=FakeReviewStore())
+    with running(settings) as url, sync_playwright() as play:
+        program = shutil.which("chromium")
+        browser = play.chromium.launch(executable_path=program, args=list(CHROMIUM_ARGUMENTS))
+        take(browser, url)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

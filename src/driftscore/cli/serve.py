@@ -1,0 +1,93 @@
+"""`driftscore serve`: classification over HTTP, and the page."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from driftscore.backbones import DEFAULT_BACKBONE, DEFAULT_RUNTIME
+from driftscore.cli import options as take
+from driftscore.cli.reporting import say
+from driftscore.errors import MissingExtraError, UsageError
+from driftscore.service.settings import DEFAULT_HOST, DEFAULT_PORT, Limits, ServiceSettings
+
+TOKEN_VARIABLE = "DRIFTSCORE_TOKEN"  # noqa: S105 (the name of a variable)
+_PORTS = range(65536)
+
+Host = Annotated[
+    str,
+    typer.Option("--host", help="The address to listen at; any but loopback needs a token."),
+]
+Port = Annotated[str, typer.Option("--port", help="The port; 0 for a free one.")]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file", help=f"A file with the token that clients send (or ${TOKEN_VARIABLE})."
+    ),
+]
+Queue = Annotated[
+    str, typer.Option("--queue", help="Requests that may wait; one more is answered with 503.")
+]
+MaxSeconds = Annotated[
+    str, typer.Option("--max-seconds", help="The longest recording that is accepted.")
+]
+MaxMegabytes = Annotated[
+    str, typer.Option("--max-mb", help="The largest body that is accepted, in MB.")
+]
+
+
+def serve(
+    host: Host = DEFAULT_HOST,
+    port: Port = str(DEFAULT_PORT),
+    token_file: TokenFile = None,
+    backbone: take.BackboneName = DEFAULT_BACKBONE,
+    runtime: take.Runtime = DEFAULT_RUNTIME,
+    calibration: take.CalibrationFile = None,
+    threads: take.Threads = None,
+    queue: Queue = str(ServiceSettings.queue),
+    max_seconds: MaxSeconds = f"{Limits.seconds:g}",
+    max_mb: MaxMegabytes = f"{Limits.body_bytes / 1e6:g}",
+) -> None:
+    """Answer requests over HTTP: classification, embeddings, heads (extra: serve)."""
+    try:
+        from driftscore.service import server  # not at the top: its libraries are an extra
+    except ImportError as error:
+        raise MissingExtraError("The service", "serve") from error
+
+    settings = ServiceSettings(
+        backbone=backbone,
+        runtime=runtime,
+        calibration=calibration,
+        threads=None if threads is None else whole("--threads", threads),
+        limits=Limits(
+            seconds=take.number("--max-seconds", max_seconds),
+            body_bytes=round(1e6 * take.number("--max-mb", max_mb)),
+        ),
+        queue=whole("--queue", queue),
+        token=read_token(token_file),
+    )
+    number = whole("--port", port)
+    if number not in _PORTS:
+        raise UsageError(f"--port must be from 0 to 65535, not {number}")
+    status = server.serve(settings, host=host, port=number, report=say)
+    if status:
+        raise typer.Exit(status)
+
+
+def whole(flag: str, text: str) -> int:
+    """Return the whole number that an option is given."""
+    if not (text.isdecimal() and len(text) < 10):
+        raise UsageError(f"{flag} must be a whole number, not {text!r}")
+    return int(text)
+
+
+def read_token(file: Path | None) -> str | None:
+    """Return the token of a file or of the environment, None without either."""
+    if file is None:
+        return os.environ.get(TOKEN_VARIABLE) or None
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"The token file {file} cannot be read: {error}") from error
+    return text.strip()

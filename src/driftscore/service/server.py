@@ -1,0 +1,101 @@
+"""The server process: an address, the application, and a clean end on SIGTERM.
+
+On SIGTERM no new connection is accepted, `/readyz` says so, live streams end, and requests that are
+in work are answered before the process ends.
+"""
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+
+import uvicorn
+
+from driftscore.errors import UsageError
+from driftscore.interrupts import Interrupted
+from driftscore.service.app import create_app
+from driftscore.service.settings import ServiceSettings, is_loopback
+from driftscore.service.state import ServiceState
+
+_DRAIN_S = 30
+"""Seconds that requests in work may take after SIGTERM."""
+_HEADER_BYTES = 64_000
+_BACKLOG = 512
+
+
+class _Server(uvicorn.Server):
+    """A server that tells the service when it is asked to end."""
+
+    def __init__(self, config: uvicorn.Config, state: ServiceState) -> None:
+        super().__init__(config)
+        self.state = state
+        self.asked = 0
+        """The signal that asked the process to end."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop the service; uvicorn then waits for the requests in work."""
+        self.asked = self.asked or sig
+        self.state.stop()
+        super().handle_exit(sig, frame)
+
+
+def serve(settings: ServiceSettings, *, host: str, port: int, report: Callable[[str], None]) -> int:
+    """Serve until a signal ends it, and return the exit status."""
+    check_exposure(host, settings)
+    app = create_app(settings)
+    state: ServiceState = app.state.service
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,  # its lines would hold the labels of clients
+        server_header=False,
+        h11_max_incomplete_event_size=_HEADER_BYTES,
+        timeout_graceful_shutdown=_DRAIN_S,
+        proxy_headers=False,
+    )
+    server = _Server(config, state)
+    state.failed = lambda: setattr(server, "should_exit", True)
+    with _listening(host, port) as listener:
+        report(f"serving at {_address(listener)} (Ctrl-C ends it)")
+        # At its end uvicorn raises the signal again.
+        with suppress(Interrupted, KeyboardInterrupt):
+            asyncio.run(server.serve(sockets=[listener]))
+    if state.failure is not None:
+        raise state.failure
+    report("stopped")
+    return 128 + signal.SIGINT if server.asked == signal.SIGINT else 0
+
+
+def check_exposure(host: str, settings: ServiceSettings) -> None:
+    """Refuse to be reachable from other machines without a token."""
+    if settings.token is None and not is_loopback(host):
+        raise UsageError(
+            f"{host} can be reached from other machines, so a token is needed: --token-file FILE "
+            "(`openssl rand -hex 32` makes one), or use --host 127.0.0.1"
+        )
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens at an address."""
+    bare = host.strip("[]")
+    try:
+        [(family, _, _, _, address), *_] = socket.getaddrinfo(
+            bare, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise UsageError(
+            f"Cannot listen at {host}:{port}: {error.strerror or error}; choose another --host or "
+            "--port"
+        ) from error
+
+
+def _address(listener: socket.socket) -> str:
+    """Return the URL of a listening socket."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

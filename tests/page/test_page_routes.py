@@ -1,0 +1,285 @@
+"""The endpoints of the page over HTTP, without a browser."""
+
+import base64
+import io
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from fastapi.testclient import TestClient
+
+from driftscore import Audio, Backbone, Classifier, Embedder, build_bank, compile_head
+from driftscore.audio import read
+from driftscore.noise import add_at_snr, synthetic
+from driftscore.service.app import create_app
+from driftscore.service.page_live import live_view
+from driftscore.service.page_spectrogram import BANDS, spectrogram
+from driftscore.service.settings import Limits, ServiceSettings
+from tests.conftest import PROJECT
+
+from .fake_store import FakeReviewStore, KeptEvent
+
+SIREN = PROJECT / "demo" / "sounds" / "siren.flac"
+LABELS = ["siren", "rain", "speech"]
+STATIC = PROJECT / "src" / "driftscore" / "service" / "static"
+
+
+@pytest.fixture(scope="module")
+def client(mini: Backbone) -> Iterator[TestClient]:
+    settings = ServiceSettings(
+        backbone=Embedder(mini, text_cache=False), limits=Limits(body_bytes=4_000_000)
+    )
+    with serving(settings) as found:
+        yield found
+
+
+class serving(TestClient):  # noqa: N801 (a context manager that is used like a function)
+    """A client of a service that is ready."""
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        super().__init__(create_app(settings), base_url="http://localhost")
+
+    def __enter__(self) -> "serving":
+        super().__enter__()
+        until = time.monotonic() + 60
+        while self.get("/readyz").status_code != 200 and time.monotonic() < until:
+            time.sleep(0.05)
+        return self
+
+
+def add(client: TestClient, content: bytes, name: str = "a.wav") -> str:
+    answer = client.post("/page/clips", params={"name": name}, content=content)
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["id"])
+
+
+def wav(samples: np.ndarray, rate: int = 32_000) -> bytes:
+    file = io.BytesIO()
+    soundfile.write(file, samples, rate, format="WAV", subtype="FLOAT")
+    return file.getvalue()
+
+
+def test_a_rank_is_that_of_the_heads_and_its_picture_that_of_the_mixture(
+    client: TestClient, mini: Backbone
+) -> None:
+    clip = add(client, SIREN.read_bytes())
+    body = {"labels": LABELS, "noise": "pink", "snr_db": 3}
+    answer = client.post(f"/page/clips/{clip}/rank", json=body).json()
+    clean = read(SIREN, rate=mini.rate)
+    noise = synthetic("pink", 10 * mini.rate, mini.rate, np.random.default_rng(13))
+    mixed = Audio(add_at_snr(clean.samples, noise[: len(clean.samples)], 3), mini.rate)
+    row = mini.embed_audio([mixed])[0]
+    bank = build_bank(LABELS, mini)
+    for rule in ("cosine", "das"):
+        expected = compile_head(bank, rule).scores(row)[0]
+        np.testing.assert_allclose(answer["rules"][rule], expected, atol=2e-5)
+    expected = Classifier(LABELS, backbone=mini).fit().head_.scores(row)[0]
+    np.testing.assert_allclose(answer["rules"]["default"], expected, atol=2e-5)
+    picture = answer["spectrogram"]
+    levels = np.frombuffer(base64.b64decode(picture["levels"]), np.uint8).reshape(-1, BANDS)
+    assert levels.shape == (picture["columns"], picture["bands"])
+    np.testing.assert_array_equal(levels, spectrogram(mixed).levels)
+
+
+def test_what_is_played_is_the_mixture_without_clipping(client: TestClient, mini: Backbone) -> None:
+    clip = add(client, SIREN.read_bytes())
+    sound = client.get(f"/page/clips/{clip}/sound", params={"noise": "pink", "snr_db": -15})
+    samples, rate = soundfile.read(io.BytesIO(sound.content), dtype="float32")
+    clean = read(SIREN, rate=mini.rate)
+    noise = synthetic("pink", 10 * mini.rate, mini.rate, np.random.default_rng(13))
+    mixed = add_at_snr(clean.samples, noise[: len(clean.samples)], -15)
+    assert rate == mini.rate
+    assert np.abs(mixed).max() > 1
+    np.testing.assert_allclose(samples, 0.9 * mixed / np.abs(mixed).max(), atol=1e-4)
+
+
+def test_a_clip_of_a_long_recording_starts_where_it_is_loudest(client: TestClient) -> None:
+    samples = 0.001 * np.random.default_rng(0).standard_normal(25 * 32_000)
+    samples[14 * 32_000 : 18 * 32_000] *= 300
+    answer = client.post("/page/clips", params={"name": "x"}, content=wav(samples)).json()
+    assert answer["seconds"] == pytest.approx(25)
+    assert 8.0 <= answer["start_s"] <= 14.0
+
+
+def test_a_sweep_names_the_right_label_and_the_borders(client: TestClient) -> None:
+    clip = add(client, SIREN.read_bytes())
+    answer = client.post(f"/page/clips/{clip}/sweep", json={"labels": LABELS, "noise": "white"})
+    found = answer.json()
+    assert found["right"] == "siren"
+    assert found["snrs_db"][0] is None
+    assert set(found["down_to_db"]) == {"cosine", "das", "default"}
+    rank = client.post(
+        f"/page/clips/{clip}/rank", json={"labels": LABELS, "noise": "white", "snr_db": 4}
+    ).json()
+    at = found["snrs_db"].index(4.0)
+    for rule, scores in rank["rules"].items():
+        assert found["rules"][rule][at] == scores
+    assert found["why"]["prompt"] == "the sound of siren"
+    assert found["why"]["noisy_count"] == 208
+    assert all("siren" in text for text in found["why"]["noisy"])
+
+
+def test_the_events_are_those_of_the_library(client: TestClient, mini: Backbone) -> None:
+    street = STATIC / "sounds" / "street.ogg"
+    clip = add(client, street.read_bytes())
+    labels = ["siren", "church bell", "speech", "alarm clock"]
+    found = client.post(f"/page/clips/{clip}/events", json={"labels": labels}).json()["events"]
+    expected = list(Classifier(labels, backbone=mini).events(street))
+    assert [event["label"] for event in found] == [event.label for event in expected]
+    for event, other in zip(found, expected, strict=True):
+        assert (event["start_s"], event["end_s"]) == (other.start_s, other.end_s)
+        assert event["score"] == pytest.approx(other.score)
+    truth = {"church bell": (4, 9), "siren": (15, 20), "alarm clock": (38, 43)}
+    for label, (start_s, end_s) in truth.items():
+        [event] = [event for event in found if event["label"] == label]
+        assert event["start_s"] == pytest.approx(start_s, abs=1)
+        assert event["end_s"] == pytest.approx(end_s, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "message"),
+    [
+        ("rank", {"labels": ["siren"]}, 422, "at least 2 items"),
+        ("rank", {"labels": LABELS, "snr_db": 99}, 400, "between -20 and 20 dB"),
+        ("rank", {"labels": LABELS, "snr_db": 0, "noise": "trafic"}, 400, "did you mean 'traffic'"),
+        ("rank", {"labels": ["Siren", "siren"]}, 400, "same words"),
+        ("rank", {"labels": LABELS, "path": "/etc/passwd"}, 422, "path"),
+        ("sweep", {"labels": LABELS, "right": "dog"}, 400, "not one of the labels"),
+        ("rank", {"labels": LABELS, "noise": "clip:none", "snr_db": 0}, 404, "give it again"),
+        ("events", {"labels": LABELS * 50}, 400, "At most 100 labels"),
+    ],
+)
+def test_a_wrong_question_is_answered_in_words(
+    client: TestClient, path: str, body: dict[str, object], status: int, message: str
+) -> None:
+    clip = add(client, SIREN.read_bytes())
+    answer = client.post(f"/page/clips/{clip}/{path}", json=body)
+    assert answer.status_code == status
+    assert message in answer.json()["error"]
+
+
+def test_a_recording_that_is_gone_is_404_with_what_to_do(client: TestClient) -> None:
+    clip = add(client, SIREN.read_bytes())
+    assert client.delete(f"/page/clips/{clip}").status_code == 204
+    answer = client.post(f"/page/clips/{clip}/rank", json={"labels": LABELS})
+    assert answer.status_code == 404
+    assert "give it again" in answer.json()["error"]
+
+
+def test_silence_is_explained(client: TestClient) -> None:
+    answer = client.post("/page/clips", params={"name": "x"}, content=wav(np.zeros(32_000)))
+    assert answer.status_code == 422
+    assert "silent" in answer.json()["error"]
+    samples = np.zeros(25 * 32_000)
+    samples[-32_000:] = 0.1
+    clip = add(client, wav(samples))
+    for body in ({"labels": LABELS}, {"labels": LABELS, "snr_db": 0}):
+        answer = client.post(f"/page/clips/{clip}/rank", json=body)
+        assert answer.status_code == 422
+        assert "silent" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "path", ["../page.py", "..%2fpage.py", "vendor/../../page.py", "nothing.js", "", "vendor"]
+)
+def test_only_files_of_the_page_are_served(client: TestClient, path: str) -> None:
+    assert client.get(f"/static/{path}").status_code == 404
+
+
+@pytest.mark.parametrize("path", sorted(p for p in STATIC.rglob("*") if p.is_file()), ids=str)
+def test_every_file_of_the_page_is_served_with_its_type(client: TestClient, path: Path) -> None:
+    answer = client.get(f"/static/{path.relative_to(STATIC).as_posix()}")
+    assert answer.content == path.read_bytes()
+    expected = {".js": "javascript", ".css": "css", ".svg": "svg", ".ogg": "ogg", ".html": "html"}
+    assert expected.get(path.suffix, "text/plain") in answer.headers["content-type"]
+
+
+def test_the_page_names_no_other_place() -> None:
+    """It works offline: no file of ours asks for anything outside."""
+    ours = [p for p in STATIC.iterdir() if p.suffix in (".js", ".css", ".html")]
+    for path in ours:
+        text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+        assert "://" not in text, path.name
+        assert 'style="' not in text, f"{path.name}: the content policy forbids it"
+
+
+def test_many_listeners_of_the_slider_get_the_same_answer(client: TestClient) -> None:
+    clip = add(client, SIREN.read_bytes())
+    body = {"labels": LABELS, "noise": "white", "snr_db": -4}
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(
+            pool.map(lambda _: client.post(f"/page/clips/{clip}/rank", json=body).json(), range(24))
+        )
+    assert len({str(answer["rules"]) for answer in answers}) == 1
+
+
+def test_without_a_listener_the_live_view_says_how_to_start_one(client: TestClient) -> None:
+    found = client.get("/page/live").json()
+    assert found["available"] is False
+    assert any("driftscore listen" in line for line in found["commands"])
+    assert client.post("/page/live/events/1/review", json={"verdict": "right"}).status_code == 404
+
+
+def test_the_live_view_is_that_of_the_store_and_a_verdict_reaches_it(mini: Backbone) -> None:
+    store = FakeReviewStore()
+    settings = ServiceSettings(backbone=Embedder(mini, text_cache=False), event_store=store)
+    with serving(settings) as client:
+        found = client.get("/page/live").json()
+        assert [event["id"] for event in found["events"]] == [9, 8, 7, 6, 5, 4, 3, 2, 1]
+        assert found["hours"]["dog bark"][8] == 2
+        assert sum(found["hours"]["dog bark"]) == 2
+        assert [source["online"] for source in found["sources"]] == [True, True, False]
+        assert (
+            client.post("/page/live/events/3/review", json={"verdict": "wrong"}).status_code == 200
+        )
+        assert store.verdicts() == {3: "wrong"}
+        assert (
+            client.post("/page/live/events/99/review", json={"verdict": "wrong"}).status_code == 404
+        )
+        assert client.post("/page/live/events/3/review", json={"verdict": "so"}).status_code == 422
+
+
+def test_labels_of_the_last_seconds_are_current() -> None:
+    store = FakeReviewStore()
+    noon = store.midnight + timedelta(hours=12)
+    for number, (label, score, ago_s) in enumerate(
+        [("siren", 4.0, 20), ("siren", 5.0, 10), ("horn", 6.0, 29), ("drill", 9.0, 31)], 20
+    ):
+        end = (noon - timedelta(seconds=ago_s)).isoformat()
+        store.add(KeptEvent(number, "street", label, score, end, end, 0.0))
+    view = live_view(store, noon)
+    sources = {source["name"]: source for source in view["sources"]}  # type: ignore[attr-defined]
+    assert sources["street"]["labels"] == [("horn", 6.0), ("siren", 5.0)]
+    assert sources["yard"]["labels"] == []
+    assert sources["yard"]["last"]["label"] == "dog bark"
+    assert sources["back door"]["last"] is None
+
+
+@pytest.mark.parametrize("since", ["2026-11-16T08:00:00.000", "2026-11-16T09:00:00.000+01:00"])
+def test_a_time_without_a_zone_is_utc(since: str) -> None:
+    store = FakeReviewStore()
+    store.since = since
+    here = timezone(timedelta(hours=1))
+    view = live_view(store, datetime(2026, 11, 16, 12, tzinfo=here))
+    assert view["sources"][0]["since"] == "2026-11-16T09:00:00+01:00"  # type: ignore[index]
+
+
+def test_with_a_token_the_page_loads_and_its_data_needs_the_token(mini: Backbone) -> None:
+    settings = ServiceSettings(backbone=Embedder(mini, text_cache=False), token="t" * 32)
+    with serving(settings) as client:
+        assert client.get("/").status_code == 200
+        assert client.get("/static/app.js").status_code == 200
+        assert client.get("/page/about").status_code == 401
+        answer = client.get("/page/about", headers={"Authorization": f"Bearer {'t' * 32}"})
+        assert answer.json()["model"] == "mini"
+
+
+def test_nothing_is_written_to_disk(client: TestClient, tmp_path: Path) -> None:
+    clip = add(client, SIREN.read_bytes())
+    client.post(f"/page/clips/{clip}/sweep", json={"labels": ["a drum", "a whale"]})
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

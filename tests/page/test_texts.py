@@ -1,0 +1,35 @@
+"""The text cache of the service: in memory, bounded, and without effect on numbers."""
+
+import numpy as np
+
+from driftscore import Backbone, build_bank
+from driftscore.service.texts import MemoryTextCache
+
+
+def test_a_bank_from_the_cache_has_the_same_bits(fake: Backbone) -> None:
+    cache = MemoryTextCache()
+    plain = build_bank(["siren", "rain"], fake)
+    for _ in range(2):
+        cached = build_bank(["siren", "rain"], fake, cache=cache)
+        np.testing.assert_array_equal(plain.drifts, cached.drifts)
+        np.testing.assert_array_equal(plain.prototypes, cached.prototypes)
+    assert cache.row_count >= 2
+
+
+def test_a_label_that_is_known_is_not_encoded_again(fake: Backbone) -> None:
+    cache = MemoryTextCache()
+    build_bank(["siren", "rain"], fake, cache=cache)
+    before = cache.row_count
+    build_bank(["siren", "rain", "dog"], fake, cache=cache)
+    assert cache.row_count == before + 1
+
+
+def test_it_keeps_the_most_recently_used_rows() -> None:
+    cache = MemoryTextCache(most_rows=2)
+    row = np.ones((1, 4), np.float32)
+    cache.put("m", ["a"], row)
+    cache.put("m", ["b"], row)
+    assert set(cache.get("m", ["a"])) == {"a"}
+    cache.put("m", ["c"], row)
+    assert set(cache.get("m", ["a", "b", "c"])) == {"a", "c"}
+    assert cache.get("other", ["a"]) == {}

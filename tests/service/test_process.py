@@ -1,0 +1,211 @@
+"""The server process: live events, a clean end, and nothing lost by a sudden one."""
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2 as httpx
+import pytest
+
+from driftscore import Backbone
+from driftscore.embedder import Embedder
+from driftscore.errors import StoreError
+from driftscore.service import streams
+from driftscore.service.app import create_app
+from driftscore.service.live import EventLog, LiveEvent
+from driftscore.service.settings import Limits, ServiceSettings
+
+from .conftest import TOKEN, Service, clip_bytes, started, threaded, wait_until
+
+ASKED = {"labels": "siren,rain"}
+
+
+def event(number: int, source: str = "yard") -> LiveEvent:
+    """Return an event of a live source."""
+    start, end = "2026-11-16T02:10:03.250+01:00", "2026-11-16T02:10:07.750+01:00"
+    return LiveEvent(number, source, "Käuzchen", 4.1, start, end, 4.5)
+
+
+def messages(lines: Iterator[str]) -> Iterator[dict[str, str]]:
+    """Yield server-sent events as their fields, without comments."""
+    fields: dict[str, str] = {}
+    for line in lines:
+        if not line and fields:
+            yield fields
+            fields = {}
+        elif line and not line.startswith(":"):
+            name, _, value = line.partition(": ")
+            fields[name] = value
+
+
+def test_live_events_arrive_as_they_are_published(fake: Backbone) -> None:
+    log = EventLog()
+    log.publish(event(1))
+    settings = ServiceSettings(backbone=Embedder(fake, text_cache=False), event_store=log)
+    with (
+        threaded(create_app(settings)) as url,
+        httpx.stream("GET", f"{url}/v1/events/stream?source=yard", timeout=10) as answer,
+    ):
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        assert answer.headers["x-accel-buffering"] == "no"
+        found = messages(answer.iter_lines())
+        assert next(found) == {"retry": "3000"}
+        time.sleep(0.6)  # the stream is at the end of the log by now: what was before is past
+        log.publish(event(2, source="attic"))
+        log.publish(event(3))
+        got = next(found)
+        assert (got["id"], got["event"]) == ("3", "sound")
+        assert json.loads(got["data"])["label"] == "Käuzchen"
+        assert json.loads(got["data"])["start"].endswith("+01:00")
+
+
+def test_a_client_that_was_away_continues_where_it_was(fake: Backbone) -> None:
+    log = EventLog()
+    for number in range(1, 500):
+        log.publish(event(number))
+    settings = ServiceSettings(backbone=Embedder(fake, text_cache=False), event_store=log)
+    headers = {"Last-Event-ID": "7"}
+    with (
+        threaded(create_app(settings)) as url,
+        httpx.stream("GET", f"{url}/v1/events/stream", headers=headers, timeout=10) as answer,
+    ):
+        found = messages(answer.iter_lines())
+        next(found)
+        assert [int(next(found)["id"]) for _ in range(492)] == list(range(8, 500))
+
+
+def test_streams_are_bounded_and_free_their_place(
+    fake: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "_ALIVE_S", 0.2)
+    settings = ServiceSettings(
+        backbone=Embedder(fake, text_cache=False), limits=Limits(subscribers=1)
+    )
+    app = create_app(settings)
+    state = app.state.service
+    with threaded(app) as url:
+        address = f"{url}/v1/events/stream"
+        with httpx.stream("GET", address, timeout=10) as first:
+            lines = first.iter_lines()
+            assert next(lines) == "retry: 3000"
+            assert ": alive" in (next(lines), next(lines))
+            second = httpx.get(address)
+            assert second.status_code == 503
+            assert second.headers["retry-after"] == "10"
+        wait_until(lambda: state.subscribers == 0)
+
+
+def test_a_store_that_fails_ends_the_stream_with_its_reason(fake: Backbone) -> None:
+    class Broken(EventLog):
+        def after(self, id: int, most: int) -> list[LiveEvent]:
+            raise StoreError("the disk is gone")
+
+    settings = ServiceSettings(backbone=Embedder(fake, text_cache=False), event_store=Broken())
+    with threaded(create_app(settings)) as url:
+        found = list(messages(iter(httpx.get(f"{url}/v1/events/stream").text.splitlines())))
+    assert found[1]["event"] == "problem"
+    assert "the disk is gone" in found[1]["data"]
+
+
+def test_a_log_keeps_the_latest_events() -> None:
+    log = EventLog(size=3)
+    assert (log.newest(), log.after(0, 10)) == (0, [])
+    for number in (1, 2, 4, 9):
+        log.publish(event(number))
+    assert log.newest() == 9
+    assert [one.id for one in log.after(0, 10)] == [2, 4, 9]
+    assert [one.id for one in log.after(2, 1)] == [4]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return an environment with a cache folder of its own, and no token."""
+    folder = tmp_path_factory.mktemp("cache")
+    return {"DRIFTSCORE_CACHE": str(folder), "DRIFTSCORE_TOKEN": ""}
+
+
+def wait_until_ready(service: Service, client: httpx.Client) -> None:
+    wait_until(lambda: client.get("/readyz").status_code == 200)
+    assert service.process.poll() is None
+
+
+def test_sigterm_ends_streams_answers_what_is_in_work_and_exits_with_0(
+    cache: dict[str, str],
+) -> None:
+    long = clip_bytes(240.0)
+    with (
+        started("--threads", "1", env=cache) as service,
+        httpx.Client(base_url=service.url, timeout=60) as client,
+    ):
+        wait_until_ready(service, client)
+        answers: list[httpx.Response] = []
+
+        def classify() -> None:
+            answers.append(httpx.post(f"{service.url}/v1/classify", params=ASKED, content=long,
+                                      timeout=60))  # fmt: skip
+
+        thread = threading.Thread(target=classify)
+        with client.stream("GET", "/v1/events/stream") as stream:
+            lines = stream.iter_lines()
+            next(lines)
+            thread.start()
+            wait_until(lambda: "driftscore_running 1.0" in httpx.get(f"{service.url}/metrics").text)
+            service.process.send_signal(signal.SIGTERM)
+            assert not [line for line in lines if line]  # the stream ends by itself
+        thread.join()
+        assert service.process.wait(30) == 0
+        assert answers[0].status_code == 200
+        assert service.process.stderr is not None
+        assert service.process.stderr.read().splitlines() == ["stopped"]
+
+
+def test_kill_9_loses_nothing_but_the_request_in_hand(cache: dict[str, str]) -> None:
+    clip = clip_bytes()
+    with (
+        started(env=cache) as service,
+        httpx.Client(base_url=service.url, timeout=60) as client,
+    ):
+        wait_until_ready(service, client)
+        asked = {"labels": ["siren", "rain"], "rule": "das", "settings": {"beta": 0.3}}
+        made = client.post("/v1/heads", json=asked).json()
+        query = {"head": made["id"]}
+        before = client.post("/v1/classify", params=query, content=clip).json()
+        service.process.send_signal(signal.SIGKILL)
+        service.process.wait()
+    with (
+        started(env=cache) as service,
+        httpx.Client(base_url=service.url, timeout=60) as client,
+    ):
+        wait_until_ready(service, client)
+        assert client.post("/v1/classify", params=query, content=clip).json() == before
+        assert client.get(f"/v1/heads/{made['id']}").json()["rule"] == "das"
+
+
+def test_a_token_from_a_file_or_the_environment_guards_the_process(
+    cache: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = tmp_path_factory.mktemp("token") / "token"
+    file.write_text(f"{TOKEN}\n")
+    options = ("--backbone", "fake", "--host", "0.0.0.0")
+    for more, env in ((("--token-file", str(file)), {}), ((), {"DRIFTSCORE_TOKEN": TOKEN})):
+        with started(*options, *more, env={**cache, **env}) as service:
+            url = f"http://127.0.0.1:{service.port}/v1/rules"
+            assert httpx.get(url).status_code == 401
+            right = {"Authorization": f"Bearer {TOKEN}"}
+            assert httpx.get(url, headers=right).status_code == 200
+
+
+def test_the_service_writes_nothing_to_the_cache(cache: dict[str, str]) -> None:
+    folder = Path(cache["DRIFTSCORE_CACHE"])
+    before = sorted(folder.rglob("*"))
+    with (
+        started("--backbone", "fake", env=cache) as service,
+        httpx.Client(base_url=service.url, timeout=60) as client,
+    ):
+        wait_until_ready(service, client)
+        answer = client.post("/v1/classify", params=ASKED, content=clip_bytes())
+        assert answer.status_code == 200
+    assert sorted(folder.rglob("*")) == before
