@@ -108,6 +108,22 @@ def test_sources_have_their_words_and_their_state(store: SqliteEvents) -> None:
     assert (store.sources()[0].online, store.sources()[0].why) == (False, "unplugged")
 
 
+def test_the_service_can_read_the_store(store: SqliteEvents) -> None:
+    pytest.importorskip("fastapi", reason="THE EXTRA serve IS MISSING")
+    from driftscore.service.live import EventStore
+    from driftscore.service.page_live import ReviewStore, live_view
+
+    read: EventStore = store
+    reviewed: ReviewStore = store
+    assert isinstance(reviewed, ReviewStore)
+    store.words("mic1", WatchList.of(["dog bark", "siren"]))
+    store.event(record(7))
+    assert [event.id for event in read.after(0, 10)] == [7]
+    view = live_view(store, START + timedelta(minutes=1))
+    assert view["available"] is True
+    assert [event["id"] for event in view["events"]] == [7]  # type: ignore[attr-defined]
+
+
 def test_a_file_that_is_no_database_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "x.db").write_text("this is no database at all, but long enough to be one" * 20)
     with pytest.raises(StoreError, match=r"x\.db cannot be used"):

@@ -10,6 +10,7 @@ from driftscore.backbones import DEFAULT_BACKBONE, DEFAULT_RUNTIME
 from driftscore.cli import options as take
 from driftscore.cli.reporting import say
 from driftscore.errors import MissingExtraError, UsageError
+from driftscore.live.store import SqliteEvents
 from driftscore.service.settings import DEFAULT_HOST, DEFAULT_PORT, Limits, ServiceSettings
 
 TOKEN_VARIABLE = "DRIFTSCORE_TOKEN"  # noqa: S105 (the name of a variable)
@@ -36,11 +37,19 @@ MaxMegabytes = Annotated[
     str, typer.Option("--max-mb", help="The largest body that is accepted, in MB.")
 ]
 
+EventDatabase = Annotated[
+    Path | None,
+    typer.Option(
+        "--store", help="Events of `driftscore listen --store`, for the page and clients."
+    ),
+]
+
 
 def serve(
     host: Host = DEFAULT_HOST,
     port: Port = str(DEFAULT_PORT),
     token_file: TokenFile = None,
+    store: EventDatabase = None,
     backbone: take.BackboneName = DEFAULT_BACKBONE,
     runtime: take.Runtime = DEFAULT_RUNTIME,
     calibration: take.CalibrationFile = None,
@@ -66,6 +75,7 @@ def serve(
         ),
         queue=whole("--queue", queue),
         token=read_token(token_file),
+        event_store=None if store is None else SqliteEvents(store),
     )
     number = whole("--port", port)
     if number not in _PORTS:

@@ -20,7 +20,7 @@ INTERVAL_S = 60.0
 
 
 @dataclass(frozen=True)
-class Levels:
+class SoundLevels:
     """LAeq, L10 and L90 of some seconds, in dB."""
 
     laeq: float
@@ -44,7 +44,7 @@ class SoundMeter:
         self.now_db: float | None = None
         """The level of the last eighth of a second."""
 
-    def feed(self, samples: Samples) -> list[Levels]:
+    def feed(self, samples: Samples) -> list[SoundLevels]:
         """Add samples; return the levels of the intervals that are complete."""
         weighted = np.concatenate([self._rest, self._weighting.feed(samples)])
         count = len(weighted) // self._step
@@ -59,13 +59,13 @@ class SoundMeter:
             self._powers = self._powers[self._steps :]
         return found
 
-    def finish(self) -> list[Levels]:
+    def finish(self) -> list[SoundLevels]:
         """Return the levels of the interval that has begun, if it has."""
         powers, self._powers = self._powers, []
         return [self._levels(powers)] if powers else []
 
-    def _levels(self, powers: list[float]) -> Levels:
+    def _levels(self, powers: list[float]) -> SoundLevels:
         steps = np.array([decibels(power) for power in powers]) + self._offset_db
         mean = decibels(float(np.mean(powers))) + self._offset_db
         high, low = np.quantile(steps, (0.9, 0.1))
-        return Levels(mean, float(high), float(low), len(powers) * STEP_S)
+        return SoundLevels(mean, float(high), float(low), len(powers) * STEP_S)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from driftscore.events import Event
 
-Json = Mapping[str, str | float | int | bool | None]
+JsonFields = Mapping[str, str | float | int | bool | None]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class EventRecord:
         """Length in seconds."""
         return round(self.event.end_s - self.event.start_s, 3)
 
-    def fields(self) -> Json:
+    def fields(self) -> JsonFields:
         """Return all fields, as a line of JSON has them."""
         event = self.event
         return {
@@ -60,6 +60,20 @@ class EventRecord:
             "clip": self.clip,
             "withheld": self.withheld,
         }
+
+
+@dataclass(frozen=True)
+class LiveEvent:
+    """An event of a live source, as others read it. Times are ISO 8601 with the zone."""
+
+    id: int
+    source: str
+    label: str
+    score: float
+    start: str
+    end: str
+    duration_s: float
+    snr_db: float | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +103,7 @@ class LevelRecord:
         """The unit of the levels."""
         return "dBA" if self.calibrated else "dBFS"
 
-    def fields(self) -> Json:
+    def fields(self) -> JsonFields:
         """Return all fields, as a line of JSON has them."""
         return {
             "source": self.source,
@@ -111,7 +125,7 @@ class SourceStatus:
     since: datetime
     why: str = ""
 
-    def fields(self) -> Json:
+    def fields(self) -> JsonFields:
         """Return all fields, as a line of JSON has them."""
         return {
             "source": self.source,

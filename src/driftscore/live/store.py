@@ -17,7 +17,15 @@ from pathlib import Path
 
 from driftscore.databases import open_database
 from driftscore.errors import StoreError, UsageError
-from driftscore.live.records import EventRecord, LevelRecord, SourceStatus, iso, local_now, rounded
+from driftscore.live.records import (
+    EventRecord,
+    LevelRecord,
+    LiveEvent,
+    SourceStatus,
+    iso,
+    local_now,
+    rounded,
+)
 from driftscore.watchlist import WatchList
 
 RIGHT, WRONG = "right", "wrong"
@@ -37,17 +45,9 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True)
-class StoredEvent:
-    """An event of the store. Times are ISO 8601 with the zone of the place at that time."""
+class StoredEvent(LiveEvent):
+    """An event of the store, with its clip and what a person said of it."""
 
-    id: int
-    source: str
-    label: str
-    score: float
-    start: str
-    end: str
-    duration_s: float
-    snr_db: float | None = None
     clip: str = ""
     verdict: str = ""
 

@@ -18,7 +18,7 @@ from driftscore.live.blocks import AudioBlock, BlockQueue
 from driftscore.live.clips import AudioRing, ClipSettings, EventClips, span
 from driftscore.live.confirming import Confirmation
 from driftscore.live.decisions import EventAudit
-from driftscore.live.meter import INTERVAL_S, Levels, SoundMeter
+from driftscore.live.meter import INTERVAL_S, SoundLevels, SoundMeter
 from driftscore.live.outputs import Outputs
 from driftscore.live.records import EventIds, EventRecord, LevelRecord, local_now
 from driftscore.live.speech import SpeechGuard
@@ -187,7 +187,7 @@ class Worker:
             )
         self._report_levels(self._meter.feed(block.samples), run.time(run.seconds))
 
-    def _report_levels(self, found: list[Levels], end: datetime) -> None:
+    def _report_levels(self, found: list[SoundLevels], end: datetime) -> None:
         calibrated = self._settings.spl_offset is not None
         for levels in found:
             measured = levels.laeq, levels.l10, levels.l90, levels.seconds

@@ -2,28 +2,18 @@
 
 The service reads events from an `EventStore` and never writes one. A store numbers its events with
 rising ids, so that a client which was away continues where it was. `EventLog` is the store of a
-listener in the same process; one that runs elsewhere keeps its events in SQLite.
+listener in the same process; one that runs elsewhere keeps its events in SQLite
+(`live/store.py`).
 """
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from threading import Lock
 from typing import Protocol
 
+from driftscore.live.records import LiveEvent
 
-@dataclass(frozen=True)
-class LiveEvent:
-    """An event of a live source. Times are ISO 8601 with the zone."""
-
-    id: int
-    source: str
-    label: str
-    score: float
-    start: str
-    end: str
-    duration_s: float
-    snr_db: float | None = None
+__all__ = ["EventLog", "EventStore", "LiveEvent"]
 
 
 class EventStore(Protocol):

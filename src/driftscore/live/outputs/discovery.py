@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from driftscore.live.clips import slug
-from driftscore.live.records import EventRecord, Json, LevelRecord, iso, rounded
+from driftscore.live.records import EventRecord, JsonFields, LevelRecord, iso, rounded
 from driftscore.version import __version__
 
 BIRTH = "homeassistant/status"
@@ -149,7 +149,7 @@ def _level(topics: Topics, calibrated: bool) -> dict[str, str]:
     }
 
 
-def event_payload(record: EventRecord, slugs: Mapping[str, str]) -> Json:
+def event_payload(record: EventRecord, slugs: Mapping[str, str]) -> JsonFields:
     """Return the fields of an event."""
     event = record.event
     return {
@@ -164,7 +164,7 @@ def event_payload(record: EventRecord, slugs: Mapping[str, str]) -> Json:
     }
 
 
-def level_payload(record: LevelRecord) -> Json:
+def level_payload(record: LevelRecord) -> JsonFields:
     """Return the fields of a level."""
     fields = dict(record.fields())
     del fields["source"]

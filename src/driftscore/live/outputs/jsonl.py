@@ -4,7 +4,7 @@ import json
 from collections.abc import Set
 from typing import IO
 
-from driftscore.live.records import EventRecord, Json, LevelRecord, SourceStatus
+from driftscore.live.records import EventRecord, JsonFields, LevelRecord, SourceStatus
 from driftscore.watchlist import WatchList
 
 
@@ -42,6 +42,6 @@ class JsonLines:
         if self._owned:
             self._stream.close()
 
-    def _write(self, kind: str, fields: Json) -> None:
+    def _write(self, kind: str, fields: JsonFields) -> None:
         self._stream.write(json.dumps({"kind": kind, **fields}, ensure_ascii=False) + "\n")
         self._stream.flush()
