@@ -8,7 +8,7 @@ import pytest
 import typer
 import typer.core
 
-from driftscore.cli import data, lab
+from driftscore.cli import audit, data, lab, listen
 from driftscore.cli.app import app
 
 from .conftest import PROJECT
@@ -27,7 +27,7 @@ COMMANDS = [
 
 def find_options(words: list[str]) -> set[str]:
     """Return the options of the command that words name; `lab run` is a command of a group."""
-    groups = {"lab": lab.app, "data": data.app}
+    groups = {"lab": lab.app, "data": data.app, "audit": audit.app, "listen": listen.app}
     command = typer.main.get_command(groups.get(words[0], app))
     for word in words[1:] if words[0] in groups else words:
         if not isinstance(command, typer.core.TyperGroup):

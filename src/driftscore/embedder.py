@@ -85,6 +85,11 @@ class Embedder:
         self._lock = RLock()
 
     @property
+    def spec(self) -> str:
+        """The name or path that the model was asked for by; empty if it was given loaded."""
+        return self._model.spec if self._model is not None else ""
+
+    @property
     def backbone(self) -> Backbone:
         """The model, loaded when it is first asked for."""
         with self._lock:

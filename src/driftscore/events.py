@@ -190,9 +190,10 @@ class Tracker:
 
     @property
     def active(self) -> list[int]:
-        """The labels that are present now, by number."""
+        """The labels that are present now, by number; not those that a negative word exceeds."""
         reached = [c for c, run in self._runs.items() if run.peak >= self.criteria.thresholds[c]]
-        return sorted({*reached, *self._waiting})
+        runs = [(c, self._runs[c]) for c in reached] + list(self._waiting.items())
+        return sorted({c for c, run in runs if not run.against})
 
     @property
     def earliest_s(self) -> float:

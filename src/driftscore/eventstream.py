@@ -23,6 +23,8 @@ from driftscore.sliding import LIVE_BLOCK_S, WindowEmbedding, WindowStore, windo
 from driftscore.vectors import Matrix, Scores
 
 _SHOWN = 5
+Observer = Callable[[float, float, Scores, Scores | float], None]
+"""Takes the start and end of a window, its scores above the background and their scale."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +61,7 @@ class WindowSearch:
         self.tracker = Tracker(search.criteria, search.settings, hop_s=search.hop_s)
         self._background = search.background()
         self._note = note
+        self.observer: Observer | None = None
 
     def feed(self, start_s: float, end_s: float, scores: Scores) -> list[Event]:
         """Take the scores of one window; return the events that ended."""
@@ -67,6 +70,8 @@ class WindowSearch:
         found: list[Event] = []
         if scale is not None:
             found = self.tracker.feed(start_s, end_s, above, scale)
+            if self.observer is not None:
+                self.observer(start_s, end_s, above, scale)
             if self._note is not None:
                 criteria = self.search.criteria
                 multiples = (above / scale)[: len(criteria.labels)]
@@ -133,6 +138,10 @@ class EventStream:
         """The labels that are present now."""
         tracker = self._found.tracker
         return tuple(tracker.criteria.labels[c] for c in tracker.active)
+
+    def observe(self, observer: Observer) -> None:
+        """Call a function with the scores of each window, before its events are returned."""
+        self._found.observer = observer
 
     def feed(self, samples: Samples) -> list[Event]:
         """Take mono samples; return the events that ended, also those that were rejected."""

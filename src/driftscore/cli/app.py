@@ -55,6 +55,22 @@ def data(context: typer.Context) -> None:
     _pass_on(group, context)
 
 
+@app.command(context_settings=_PASS_ON)
+def listen(context: typer.Context) -> None:
+    """Report the events of live sources: microphones, streams and files (extras: live, mqtt)."""
+    from driftscore.cli.listen import app as group
+
+    _pass_on(group, context)
+
+
+@app.command(context_settings=_PASS_ON)
+def audit(context: typer.Context) -> None:
+    """Show recorded decisions, and decide them again."""
+    from driftscore.cli.audit import app as group
+
+    _pass_on(group, context)
+
+
 def _pass_on(group: typer.Typer, context: typer.Context) -> None:
     """Run a group of commands with the arguments that follow its name."""
     name = f"driftscore {context.info_name}"

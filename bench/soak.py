@@ -1,0 +1,160 @@
+"""Listen for a long time at many times real time: memory, threads and descriptors.
+
+    python -m bench.soak --minutes 30 --speed 20
+
+Two sources play a scene with sounds of the demo again and again. Events go to the store, lines of
+JSON, clips and an audit in a temporary folder. Memory is sampled every few seconds; its slope is
+that of a line through the second half, per hour of the clock and per hour of audio. On a machine
+that is too slow for the speed the sources wait, and the speed that was reached is stated.
+"""
+
+import argparse
+import gc
+import json
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from driftscore import Classifier, Embedder
+from driftscore.audio import Samples, read
+from driftscore.audit import AuditLog
+from driftscore.live.blocks import AudioBlock
+from driftscore.live.clips import ClipSettings, EventClips
+from driftscore.live.decisions import EventAudit
+from driftscore.live.listener import Listener, ListenSettings
+from driftscore.live.outputs.jsonl import JsonLines
+from driftscore.live.store import SqliteEvents
+from driftscore.watchlist import WatchList
+
+RATE, SAMPLE_S, BLOCK_S = 32_000, 5.0, 0.1
+LABELS = ("siren", "alarm clock", "church bell", "dog bark", "glass breaking")
+SOUNDS = Path(__file__).resolve().parent.parent / "demo" / "sounds"
+
+
+class Loop:
+    """A scene that is played again and again, faster than real time."""
+
+    endless = True
+
+    def __init__(self, samples: Samples, speed: float, *, waits: bool) -> None:
+        self._samples = samples
+        self._speed = speed
+        self.waits = waits
+
+    def describe(self) -> str:
+        """Return what it is called in messages."""
+        return "the loop"
+
+    def blocks(self, stop: threading.Event) -> Iterator[AudioBlock]:
+        """Yield blocks without an end."""
+        begun, step, position = time.monotonic(), round(BLOCK_S * RATE), 0
+        while True:
+            first = position % (len(self._samples) - step)
+            due = begun + (position + step) / RATE / self._speed
+            if stop.wait(max(0.0, due - time.monotonic())):
+                return
+            yield AudioBlock(self._samples[first : first + step], RATE, begun + position / RATE)
+            position += step
+
+
+def scene(seconds: float = 300.0) -> Samples:
+    """Return quiet noise with a sound every 20 s."""
+    samples = 0.01 * np.random.default_rng(0).standard_normal(round(seconds * RATE))
+    names = ("siren", "alarm_clock", "church_bell", "speech")
+    for number, at_s in enumerate(range(10, round(seconds) - 10, 20)):
+        sound = read(SOUNDS / f"{names[number % len(names)]}.flac", rate=RATE, seconds=5).samples
+        first = at_s * RATE
+        samples[first : first + len(sound)] += 0.5 * sound / np.abs(sound).max()
+    return samples.astype(np.float32)
+
+
+def memory_mb() -> float:
+    """Return the resident memory of this process."""
+    pages = int(Path("/proc/self/statm").read_text("utf-8").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def descriptors() -> int:
+    """Return how many descriptors are open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def main() -> None:
+    """Run the soak and print a line of JSON with what was measured."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--speed", type=float, default=20.0)
+    parser.add_argument("--sources", type=int, default=2)
+    parser.add_argument(
+        "--drop", action="store_true", help="drop audio where the machine is too slow"
+    )
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        found = soak(Path(folder), given.minutes, given.speed, given.sources, waits=not given.drop)
+        print(json.dumps(found))
+
+
+def soak(home: Path, minutes: float, speed: float, count: int, *, waits: bool) -> dict[str, object]:
+    """Listen for some minutes; return memory, slope, threads and descriptors."""
+    os.environ["DRIFTSCORE_CACHE"] = str(home / "cache")
+    classifier = Classifier(LABELS, backbone=Embedder("mini"))
+    classifier.detector()
+    samples = scene()
+    gc.collect()
+    before = threading.active_count(), descriptors()
+    store = SqliteEvents(home / "events.db")
+    lines = JsonLines(open(home / "events.jsonl", "w"), rejected=True, owned=True)  # noqa: SIM115
+    log = AuditLog(home / "audit")
+    settings = ListenSettings(
+        clips=EventClips(str(home / "clips"), ClipSettings(keep_days=0.01)),
+        privacy=True,
+        audit=EventAudit(log, classifier),
+    )
+    sources = {f"loop{n}": Loop(samples, speed, waits=waits) for n in range(count)}
+    listener = Listener(
+        classifier, WatchList.of(LABELS), sources, [store, lines], settings, notify=print
+    )
+    started, cpu = time.monotonic(), time.process_time()
+    rows: list[tuple[float, float, int, int]] = []
+    with listener:
+        while (now := time.monotonic() - started) < minutes * 60:
+            time.sleep(SAMPLE_S)
+            rows.append((now, memory_mb(), threading.active_count(), descriptors()))
+        views = listener.views()
+        events = store.newest() and len(store.events(limit=10**9))
+    log.close()
+    gc.collect()
+    after = threading.active_count(), descriptors()
+    audio_s, wall_s = sum(view.seconds for view in views), time.monotonic() - started
+    late = np.array(rows[len(rows) // 2 :])
+    slope = float(np.polyfit(late[:, 0] / 3600, late[:, 1], 1)[0])
+    return {
+        "minutes": round(wall_s / 60, 1),
+        "sources": count,
+        "audio_hours": round(audio_s / 3600, 2),
+        "speed": round(audio_s / wall_s, 1),
+        "cpu_share": round((time.process_time() - cpu) / audio_s, 4),
+        "events": events,
+        "dropped_s": round(sum(view.dropped_s for view in views), 1),
+        "memory_mb": [
+            round(late[0, 1], 1),
+            round(float(late[:, 1].max()), 1),
+            round(late[-1, 1], 1),
+        ],
+        "slope_mb_per_hour": round(slope, 2),
+        "slope_mb_per_audio_hour": round(slope * wall_s / audio_s, 3),
+        "threads_before_after": [before[0], after[0]],
+        "descriptors_before_after": [before[1], after[1]],
+        "most_threads": int(late[:, 2].max()),
+    }
+
+
+if __name__ == "__main__":
+    main()

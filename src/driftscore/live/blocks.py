@@ -1,0 +1,111 @@
+"""Blocks of audio between the thread that reads a source and the one that works on it.
+
+The queue is bounded in seconds. Where a source cannot wait, such as a microphone, the oldest audio
+is dropped and counted; where it can, such as a file, the reader waits.
+"""
+
+import threading
+from collections import deque
+from dataclasses import dataclass, replace
+
+from driftscore.audio import Samples
+
+QUEUE_S = 30.0
+"""Audio that may wait for the worker."""
+
+
+@dataclass(frozen=True, eq=False)
+class AudioBlock:
+    """Mono samples of a source.
+
+    Attributes:
+        samples: float32.
+        rate: in Hz.
+        at: when the first sample was recorded, on the clock of `time.monotonic`.
+        gap_s: seconds of audio that are missing before it.
+
+    """
+
+    samples: Samples
+    rate: int
+    at: float
+    gap_s: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Length in seconds."""
+        return len(self.samples) / self.rate
+
+
+class BlockQueue:
+    """A bounded queue of blocks between two threads."""
+
+    def __init__(self, most_s: float = QUEUE_S) -> None:
+        self._most_s = most_s
+        self._blocks: deque[AudioBlock] = deque()
+        self._seconds = 0.0
+        self._closed = False
+        self._changed = threading.Condition()
+        self.dropped_s = 0.0
+        """Seconds of audio that were dropped so far."""
+
+    def put(self, block: AudioBlock, stop: threading.Event, *, wait: bool) -> float:
+        """Add a block; return the seconds that were dropped for it.
+
+        With `wait` nothing is dropped: it returns when there is room, or when `stop` is set.
+        """
+        with self._changed:
+            while wait and self._full(block) and not stop.is_set():
+                self._changed.wait(0.2)
+            dropped = 0.0
+            while not wait and self._full(block):
+                old = self._blocks.popleft()
+                self._seconds -= old.seconds
+                dropped += old.seconds
+                missing = old.gap_s + old.seconds
+                if self._blocks:
+                    self._blocks[0] = _after(self._blocks[0], missing)
+                else:
+                    block = _after(block, missing)
+            self.dropped_s += dropped
+            self._blocks.append(block)
+            self._seconds += block.seconds
+            self._changed.notify_all()
+            return dropped
+
+    def get(self, timeout_s: float) -> AudioBlock | None:
+        """Return the next block; None if there is none in time."""
+        with self._changed:
+            if not self._blocks and not self._closed:
+                self._changed.wait(timeout_s)
+            if not self._blocks:
+                return None
+            block = self._blocks.popleft()
+            self._seconds -= block.seconds
+            self._changed.notify_all()
+            return block
+
+    def close(self) -> None:
+        """Say that no block will follow."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    @property
+    def ended(self) -> bool:
+        """Whether all blocks were taken and none will follow."""
+        with self._changed:
+            return self._closed and not self._blocks
+
+    @property
+    def waiting_s(self) -> float:
+        """Seconds of audio that wait for the worker."""
+        with self._changed:
+            return max(0.0, self._seconds)
+
+    def _full(self, block: AudioBlock) -> bool:
+        return bool(self._blocks) and self._seconds + block.seconds > self._most_s
+
+
+def _after(block: AudioBlock, missing_s: float) -> AudioBlock:
+    return replace(block, gap_s=block.gap_s + missing_s)

@@ -1,0 +1,45 @@
+"""A file, played as if it were live.
+
+Its first sample has the time at which it is opened, and times follow the audio whatever the speed.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+
+from driftscore.decoding import decoded
+from driftscore.errors import UsageError
+from driftscore.live.blocks import AudioBlock
+from driftscore.live.sources.protocol import BLOCK_S
+
+
+class PlayedFile:
+    """A sound file at `speed` times real time; 0 for as fast as possible."""
+
+    waits = True
+    endless = False
+
+    def __init__(self, path: str, *, speed: float = 1.0) -> None:
+        if speed < 0:
+            raise UsageError(f"The speed must be positive, or 0 for the fastest; got {speed:g}")
+        self._path = path
+        self._speed = speed
+
+    def describe(self) -> str:
+        """Return the path of the file."""
+        return self._path
+
+    def blocks(self, stop: threading.Event) -> Iterator[AudioBlock]:
+        """Yield the blocks of the file, each when its time has come."""
+        begun = time.monotonic()
+        position = 0
+        with decoded(self._path) as (rate, parts):
+            step = max(1, round(rate * BLOCK_S))
+            for samples in parts:
+                for first in range(0, len(samples), step):
+                    part = samples[first : first + step]
+                    due = begun + (position + len(part)) / rate / (self._speed or float("inf"))
+                    if stop.wait(max(0.0, due - time.monotonic())):
+                        return
+                    yield AudioBlock(part, rate, begun + position / rate)
+                    position += len(part)

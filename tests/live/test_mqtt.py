@@ -1,0 +1,304 @@
+"""MQTT against a real mosquitto: discovery, states, last will, words, restarts of both sides."""
+
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driftscore import Classifier, Event
+from driftscore.errors import UsageError
+from driftscore.live.listener import Listener
+from driftscore.live.outputs.discovery import Topics, discovery, event_payload, label_slugs
+from driftscore.live.outputs.mqtt import Broker, Mqtt
+from driftscore.live.records import EventRecord
+from driftscore.version import __version__
+from driftscore.watchlist import WatchList
+
+from .scenes import ScriptedSource, eventually, scene, write
+
+MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
+needs_broker = pytest.mark.skipif(
+    MOSQUITTO is None, reason="MOSQUITTO IS MISSING: apt install mosquitto"
+)
+HOME = "driftscore/yard/mic1"
+CONFIG = "homeassistant/device/driftscore_yard_mic1/config"
+
+
+class RealBroker:
+    """A mosquitto of our own on loopback, that can be stopped and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        self._config = folder / "mosquitto.conf"
+        self._config.write_text(
+            f"listener {self.port} 127.0.0.1\nallow_anonymous true\npersistence false\n"
+        )
+        self.start()
+
+    def start(self) -> None:
+        assert MOSQUITTO is not None
+        self._process = subprocess.Popen([MOSQUITTO, "-c", str(self._config)],
+                                         stderr=subprocess.DEVNULL)  # fmt: skip
+        eventually(self._answers)
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(10)
+
+    def _answers(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+
+class Observer:
+    """A client that keeps what it receives, as Home Assistant would see it."""
+
+    def __init__(self, port: int) -> None:
+        paho = pytest.importorskip("paho.mqtt.client")
+        from paho.mqtt.enums import CallbackAPIVersion
+
+        self.received: list[tuple[str, str, bool]] = []
+        self.client: Any = paho.Client(CallbackAPIVersion.VERSION2)
+        self.client.on_connect = lambda client, *_: client.subscribe("#", qos=1)
+        self.client.on_message = lambda _c, _d, message: self.received.append(
+            (message.topic, message.payload.decode(), message.retain)
+        )
+        self.client.reconnect_delay_set(1, 1)
+        self.client.connect("127.0.0.1", port)
+        self.client.loop_start()
+
+    def last(self, topic: str) -> str | None:
+        return next((p for t, p, _ in reversed(self.received) if t == topic), None)
+
+    def all(self, topic: str) -> list[str]:
+        return [payload for t, payload, _ in self.received if t == topic]
+
+    def close(self) -> None:
+        self.client.disconnect()
+        self.client.loop_stop()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[RealBroker]:
+    running = RealBroker(tmp_path)
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def observer(broker: RealBroker) -> Iterator[Observer]:
+    watching = Observer(broker.port)
+    yield watching
+    watching.close()
+
+
+class Started:
+    """A listener that publishes to the broker."""
+
+    def __init__(
+        self, broker: RealBroker, classifier: Classifier, source: ScriptedSource, *,
+        calibrated: bool = False,
+    ) -> None:  # fmt: skip
+        self.messages: list[str] = []
+        self.mqtt = Mqtt(
+            Broker.parse(f"mqtt://127.0.0.1:{broker.port}"), "Yard", {"mic1"},
+            calibrated=calibrated, notify=self.messages.append,
+            change_words=lambda name, text: self.listener.change_words(name, text),
+        )  # fmt: skip
+        watch = WatchList.of(["siren", "alarm clock"])
+        self.listener = Listener(
+            classifier, watch, {"mic1": source}, [self.mqtt], notify=self.messages.append
+        )
+
+
+def slow_scene() -> ScriptedSource:
+    return ScriptedSource(scene(30, [(12.0, "siren")]).samples)
+
+
+def quiet_scene() -> ScriptedSource:
+    return ScriptedSource(scene(3, []).samples, idles=True)
+
+
+def test_discovery_is_that_of_the_documentation() -> None:
+    """The example of live.md, field by field (names of entities are added)."""
+    payload = discovery(Topics("yard", "mic1"), {"dog bark": "dog_bark"}, calibrated=True)
+    components: Any = payload["components"]
+    for component in components.values():
+        component.pop("name")
+    assert payload == {
+        "device": {"identifiers": ["driftscore_yard_mic1"], "name": "Yard sounds",
+                   "manufacturer": "driftscore", "sw_version": __version__},
+        "origin": {"name": "driftscore", "sw_version": __version__},
+        "availability": [{"topic": "driftscore/yard/status"},
+                         {"topic": "driftscore/yard/mic1/status"}],
+        "availability_mode": "all", "qos": 1,
+        "components": {
+            "sound": {"platform": "event", "unique_id": "driftscore_yard_mic1_sound",
+                      "state_topic": f"{HOME}/event", "event_types": ["dog_bark"]},
+            "dog_bark": {"platform": "binary_sensor",
+                         "unique_id": "driftscore_yard_mic1_dog_bark", "device_class": "sound",
+                         "state_topic": f"{HOME}/label/dog_bark"},
+            "last": {"platform": "sensor", "unique_id": "driftscore_yard_mic1_last",
+                     "state_topic": f"{HOME}/last", "value_template": "{{ value_json.label }}",
+                     "json_attributes_topic": f"{HOME}/last"},
+            "level": {"platform": "sensor", "unique_id": "driftscore_yard_mic1_laeq",
+                      "device_class": "sound_pressure", "unit_of_measurement": "dBA",
+                      "state_class": "measurement", "state_topic": f"{HOME}/level",
+                      "value_template": "{{ value_json.laeq }}"},
+            "words": {"platform": "text", "unique_id": "driftscore_yard_mic1_words",
+                      "entity_category": "config", "command_topic": f"{HOME}/words/set",
+                      "state_topic": f"{HOME}/words"},
+        },
+    }  # fmt: skip
+
+
+def test_without_a_calibrated_microphone_the_level_has_no_device_class() -> None:
+    payload: Any = discovery(Topics("yard", "mic1"), {}, calibrated=False)
+    level = payload["components"]["level"]
+    assert level["unit_of_measurement"] == "dBFS"
+    assert "device_class" not in level
+
+
+def test_an_event_has_the_fields_of_the_contract() -> None:
+    start = datetime(2026, 11, 16, 2, 10, 3, 250_000, tzinfo=UTC)
+    event = Event("dog bark", 1.0, 5.5, 4.1, 3.0, -20.0, 3.21)
+    record = EventRecord(17, "mic1", event, start, start + timedelta(seconds=4.5))
+    assert event_payload(record, {"dog bark": "dog_bark"}) == {
+        "event_type": "dog_bark", "label": "dog bark", "score": 4.1,
+        "start": "2026-11-16T02:10:03.250+00:00", "end": "2026-11-16T02:10:07.750+00:00",
+        "duration_s": 4.5, "snr_db": 3.2, "id": "17",
+    }  # fmt: skip
+
+
+def test_labels_have_different_names_in_topics() -> None:
+    slugs = label_slugs(["Dog bark", "dog-bark", "words", "犬", "猫"])
+    assert slugs["Dog bark"] == "dog_bark"
+    assert slugs["words"] == "label_words"
+    assert len(set(slugs.values())) == 5
+    assert all(name.isascii() for name in slugs.values())
+
+
+@pytest.mark.parametrize("url", ["http://host", "mqtt://", "mqtt://host:99999"])
+def test_what_is_no_address_of_a_broker_is_refused(url: str) -> None:
+    with pytest.raises(UsageError, match="mqtt://host:1883"):
+        Broker.parse(url)
+
+
+def test_the_password_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRIFTSCORE_MQTT_PASSWORD", "secret")
+    assert Broker.parse("mqtts://me@host") == Broker("host", 8883, "me", "secret", True)
+
+
+@needs_broker
+def test_discovery_states_and_events_reach_the_broker(
+    broker: RealBroker, observer: Observer, classifier: Classifier
+) -> None:
+    started = Started(broker, classifier, slow_scene())
+    with started.listener:
+        eventually(lambda: observer.last(f"{HOME}/event"))
+        eventually(lambda: observer.last(f"{HOME}/label/siren") == "OFF")
+        eventually(lambda: observer.last("driftscore/yard/status") == "online")
+    states = observer.all(f"{HOME}/label/siren")
+    assert "ON" in states
+    config = json.loads(observer.last(CONFIG) or "")
+    assert config["components"]["sound"]["event_types"] == ["siren", "alarm_clock"]
+    event = json.loads(observer.last(f"{HOME}/event") or "")
+    assert event["event_type"] == "siren"
+    assert json.loads(observer.last(f"{HOME}/last") or "") == event
+    assert observer.last(f"{HOME}/words") == "siren, alarm clock"
+    eventually(lambda: observer.last("driftscore/yard/status") == "offline")
+    assert observer.last(f"{HOME}/status") == "offline"
+    late = Observer(broker.port)  # what is retained: everything but the event
+    eventually(lambda: late.last(f"{HOME}/words"))
+    time.sleep(0.3)
+    topics = {topic for topic, _, _ in late.received}
+    late.close()
+    assert {CONFIG, f"{HOME}/last", f"{HOME}/label/siren", f"{HOME}/status"} <= topics
+    assert f"{HOME}/event" not in topics
+
+
+@needs_broker
+def test_words_changed_over_mqtt_give_new_entities_and_remove_old_ones(
+    broker: RealBroker, observer: Observer, classifier: Classifier
+) -> None:
+    started = Started(broker, classifier, quiet_scene())
+    with started.listener:
+        eventually(lambda: observer.last(CONFIG))
+        eventually(lambda: observer.last("driftscore/yard/status") == "online")
+        before = len(observer.all(CONFIG))
+        observer.client.publish(f"{HOME}/words/set", "siren, dog bark", qos=1)
+        eventually(lambda: observer.last(f"{HOME}/words") == "siren, dog bark")
+        eventually(lambda: len(observer.all(CONFIG)) >= before + 2)
+        removing, final = map(json.loads, observer.all(CONFIG)[-2:])
+        assert removing["components"]["alarm_clock"] == {"platform": "binary_sensor"}
+        assert "alarm_clock" not in final["components"]
+        assert final["components"]["sound"]["event_types"] == ["siren", "dog_bark"]
+        assert observer.last(f"{HOME}/label/alarm_clock") == ""
+        assert observer.last(f"{HOME}/label/dog_bark") == "OFF"
+        observer.client.publish(f"{HOME}/words/set", "siren, siren", qos=1)
+        eventually(lambda: any("cannot be used" in text for text in started.messages))
+    assert observer.last(f"{HOME}/words") == "siren, dog bark"
+
+
+@needs_broker
+def test_discovery_and_states_are_sent_again_when_home_assistant_has_started(
+    broker: RealBroker, observer: Observer, classifier: Classifier
+) -> None:
+    started = Started(broker, classifier, quiet_scene())
+    with started.listener:
+        eventually(lambda: observer.last(f"{HOME}/status") == "online")
+        eventually(lambda: observer.last("driftscore/yard/status") == "online")
+        before = len(observer.all(CONFIG)), len(observer.all(f"{HOME}/words"))
+        observer.client.publish("homeassistant/status", "online")
+        eventually(lambda: len(observer.all(CONFIG)) > before[0])
+        eventually(lambda: len(observer.all(f"{HOME}/words")) > before[1])
+
+
+@needs_broker
+def test_a_broker_that_is_restarted_gets_everything_again(
+    broker: RealBroker, classifier: Classifier
+) -> None:
+    started = Started(broker, classifier, quiet_scene())
+    with started.listener:
+        first = Observer(broker.port)
+        eventually(lambda: first.last(f"{HOME}/status") == "online")
+        first.close()
+        broker.stop()
+        eventually(lambda: any("is lost" in text for text in started.messages))
+        broker.start()  # it has forgotten what was retained
+        again = Observer(broker.port)
+        eventually(lambda: again.last("driftscore/yard/status") == "online")
+        eventually(lambda: again.last(CONFIG))
+        assert again.last(f"{HOME}/status") == "online"
+        assert again.last(f"{HOME}/words") == "siren, alarm clock"
+        again.close()
+
+
+@needs_broker
+def test_the_last_will_says_offline_after_kill_9(
+    broker: RealBroker, observer: Observer, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "a.wav", scene(120, []))
+    child = subprocess.Popen(
+        [sys.executable, "-m", "driftscore", "listen", f"mic1={path}",
+         "-l", "siren, alarm clock", "--site", "yard", "--mqtt", f"127.0.0.1:{broker.port}"],
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        eventually(lambda: observer.last("driftscore/yard/status") == "online", 60)
+        eventually(lambda: observer.last(f"{HOME}/status") == "online")
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.wait(10)
+    eventually(lambda: observer.last("driftscore/yard/status") == "offline")
