@@ -75,6 +75,7 @@ COMMANDS: dict[str, Plan] = {
     # Answers are kept beside the events; see tests/test_review.py for damaged ones.
     "review": Plan(never=("--answers",)),
     "list": Plan(),
+    "doctor": Plan(share=0.2),
     "cache": Plan(share=0.5),
     "cache clear": Plan(share=0.5),
     "lab run": Plan(("--plan",), never=("--engine", "--address")),
