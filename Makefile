@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo setup test lint format bench scaper-env sed-env model sounds clean
+.PHONY: help demo setup test fuzz lint format bench scaper-env sed-env model sounds clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -29,6 +29,9 @@ $(VENV)/.ready: $(VENV)/.core
 
 test: setup ## run every test
 	$(BIN)/python -m pytest
+
+fuzz: setup ## run the fuzz tests for longer (CASES=100 per command; 16 in `make test`)
+	DRIFTSCORE_FUZZ=$(or $(CASES),100) $(BIN)/python -m pytest tests/fuzz tests/test_damaged_files.py tests/test_toml_files.py
 
 lint: setup ## style, formatting, types and the order of imports
 	$(BIN)/ruff check .

@@ -1,8 +1,22 @@
 """Damage to real files, for property tests: cut, flip, overwrite, insert, remove, repeat."""
 
+import os
 from collections.abc import Iterator
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+
+
+def cases(default: int) -> int:
+    """Return how many cases a fuzz test runs: its default, or what DRIFTSCORE_FUZZ asks for."""
+    return int(os.environ.get("DRIFTSCORE_FUZZ") or default)
+
+
+FUZZ = settings(
+    max_examples=cases(150),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 
 Damage = tuple[str, float, bytes]
 

@@ -234,7 +234,7 @@ def test_what_is_not_sound_is_refused(samples: Any, rate: Any, message: str) -> 
 
 def test_an_array_without_its_rate_is_refused() -> None:
     array: Any = np.zeros(10, np.float32)
-    with pytest.raises(UsageError, match="needs its sample rate"):
+    with pytest.raises(AudioError, match="needs its sample rate"):
         read(array)
 
 

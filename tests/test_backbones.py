@@ -18,7 +18,8 @@ from driftscore.errors import DriftscoreError, MismatchError, MissingExtraError
 from .conftest import noise_clip
 
 TEXTS = ["dog bark", "the sound of rain", "siren"]
-MODELS = ["fake", "stored", "mini", "mn04", "clap-torch", "clap-onnx", "clap-openvino"]
+MODELS = ["fake", "stored", "mini", "mn04", "clap-torch", "clap-onnx", "clap-openvino",
+          "published", "published:quantized", "pe_audio", "mteb"]  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=MODELS)
@@ -33,7 +34,33 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         return _mn04(request.getfixturevalue("shared"), tmp_path_factory)
     if name.startswith("clap"):
         return _clap(name.partition("-")[2], tmp_path_factory)
+    if name.startswith("published"):
+        return _published(name, tmp_path_factory.mktemp("published") / "clap")
+    if name == "mteb":
+        pytest.importorskip("mteb", reason="MTEB IS NOT INSTALLED")
+        from .small_mteb import register
+
+        return load_backbone(f"mteb:{register()}")
+    if name == "pe_audio":
+        return _pe_audio(tmp_path_factory.mktemp("pe_audio"))
     return load_backbone(name)
+
+
+def _published(name: str, home: Path) -> Backbone:
+    pytest.importorskip("onnx", reason="ONNX IS NOT INSTALLED")
+    from .small_onnx_clap import save_export
+
+    save_export(home, variants=("", "_quantized"))
+    return load_backbone(name.replace("published", str(home)))
+
+
+def _pe_audio(home: Path) -> Backbone:
+    transformers = pytest.importorskip("transformers", reason="TRANSFORMERS IS NOT INSTALLED")
+    if not hasattr(transformers, "PeAudioModel"):
+        pytest.skip("TRANSFORMERS HAS NO PeAudioModel: version 5 does")
+    from .small_pe_audio import save_pe_audio
+
+    return load_backbone(save_pe_audio(home))
 
 
 def _mn04(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Backbone:
@@ -129,8 +156,8 @@ def test_a_pickled_session_holds_only_its_graph() -> None:
 
 def test_the_families_are_found_and_shared_parts_are_not_families() -> None:
     families = set(backbone_names())
-    assert {"clap", "fake", "mini", "mn04", "stored"} <= families
-    assert not {"onnx", "protocol"} & families
+    assert {"clap", "fake", "mini", "mn04", "mteb", "pe_audio", "stored"} <= families
+    assert not {"hub", "onnx", "protocol"} & families
 
 
 def test_the_fake_model_does_not_claim_another_runtime(fake: Backbone) -> None:
@@ -139,7 +166,17 @@ def test_the_fake_model_does_not_claim_another_runtime(fake: Backbone) -> None:
 
 
 def test_listing_the_families_imports_no_heavy_library() -> None:
-    heavy = ["onnxruntime", "onnx", "torch", "transformers", "openvino", "tokenizers", "urllib3"]
+    heavy = [
+        "onnxruntime",
+        "onnx",
+        "torch",
+        "transformers",
+        "openvino",
+        "tokenizers",
+        "urllib3",
+        "mteb",
+        "huggingface_hub",
+    ]
     code = (
         "import sys; from driftscore.backbones import backbone_names; backbone_names(); "
         f"print([name for name in {heavy!r} if name in sys.modules])"
@@ -154,3 +191,19 @@ def test_a_missing_extra_can_be_pickled_with_its_message() -> None:
         assert type(again) is MissingExtraError
         assert str(again) == str(error)
     assert str(error) == "X needs an optional part: pip install y"
+
+
+def test_rows_are_unit_and_independent_of_their_neighbours(model: Backbone) -> None:
+    together = model.embed_text(TEXTS)
+    assert together.dtype == np.float32
+    assert together.shape == (len(TEXTS), model.dim)
+    np.testing.assert_allclose(np.linalg.norm(together, axis=1), 1, atol=1e-5)
+    for number, text in enumerate(TEXTS):
+        np.testing.assert_array_equal(model.embed_text([text])[0], together[number])
+    if not model.caches_text:
+        return  # stored embeddings have no audio encoder
+    clips = [noise_clip(0.4), noise_clip(model.seconds * 2.3, seed=1), noise_clip(1.0, rate=44_100)]
+    rows = model.embed_audio(clips)
+    assert rows.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
+    np.testing.assert_array_equal(model.embed_audio(clips[::-1])[::-1], rows)

@@ -13,8 +13,8 @@ from driftscore.files import cache_home
 
 from .conftest import LABELS, Run, WriteWav
 
-NAMES = ["texts", "audio", "windows", "models", "loudness", "scenes", "soundscapes", "data",
-         "lab"]  # fmt: skip
+NAMES = ["texts", "audio", "windows", "models", "loudness", "figures", "scenes", "soundscapes",
+         "data", "lab"]  # fmt: skip
 
 
 @pytest.fixture
@@ -22,8 +22,9 @@ def home() -> Path:
     """Return a cache folder with ten bytes in each cache, and files that are not ours."""
     folder = cache_home()
     files = ["texts.sqlite", "audio.sqlite", "loudness.sqlite", "exports/a/m.onnx", "notes.txt",
-             "scenes/1/a.wav", "soundscapes/a.flac", "windows/a.windows", "data/esc50/a.wav",
-             "lab/rows/x.bin", "texts"]  # fmt: skip
+             "scenes/1/a.wav", "soundscapes/a.flac", "windows/a.windows", "matplotlib/fonts.json",
+             "data/esc50/a.wav", "lab/rows/x.bin",
+             "texts"]  # fmt: skip
     for name in files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(b"0123456789")
@@ -120,3 +121,14 @@ def test_an_unknown_cache_is_an_error_with_the_nearest_name(run: Run) -> None:
     with pytest.raises(UsageError, match="did you mean 'texts'"):
         find_caches(["text"])
     assert run("cache", "clear", "text", "--yes")[0] == 2
+
+
+@pytest.mark.parametrize("answer", [b"", b"\xff\0\n", b"no\n"])
+def test_an_answer_that_is_not_yes_deletes_nothing(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(answer), encoding="utf-8"))
+    status, out, err = run("cache", "clear")
+    assert (status, out) == (1, "")
+    assert err.endswith("Nothing deleted\n")
+    assert (home / "texts.sqlite").exists()

@@ -174,6 +174,16 @@ def test_another_checkpoint_does_not_use_the_export(
         load(other, runtime="onnx")
 
 
+def test_an_int8_text_has_the_same_bits_alone_and_in_any_list(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    model = load(export(str(checkpoint), tmp_path / "int8", int8=True).home, runtime="onnx")
+    texts = [f"{text} {i}" for i in range(4) for text in TEXTS]
+    together = model.embed_text(texts)
+    np.testing.assert_array_equal(model.embed_text(texts[::-1])[::-1], together)
+    np.testing.assert_array_equal(model.embed_text(texts[5:6])[0], together[5])
+
+
 def test_int8_is_a_separate_model_and_its_difference_is_recorded(
     checkpoint: Path, made: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

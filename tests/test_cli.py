@@ -212,7 +212,6 @@ def test_a_run_that_writes_to_a_file_writes_nothing_to_stdout(
         (["classify", "a.wav", *ASK, "--engine", "locale"], 2, "did you mean 'local'"),
         (["classify", "a.wav", *ASK, "--threads", "many"], 2, "--threads must be a whole number"),
         (["embed", "a.wav", "-b", "fake", "-o", "x.npz", "--threads", "0"], 2, "threads must be"),
-        (["classify", "nowhere://*.wav", *ASK], 2, "cannot be reached"),
         (["list", "rule"], 2, "did you mean 'rules'"),
     ],
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from driftscore import ClassBank, FormatError, Head, compile_head
@@ -22,14 +22,9 @@ from driftscore.errors import DriftscoreError
 from driftscore.tensorfile import write_tensors
 from driftscore.vectors import unit
 
-from .mutation import DAMAGE, Damage, damaged, replacements
+from .mutation import DAMAGE, FUZZ, Damage, damaged, replacements
 
 Load = Callable[[Path], object]
-FUZZ = settings(
-    max_examples=int(os.environ.get("DRIFTSCORE_FUZZ", "150")),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
 LOADERS: dict[str, Load] = {
     "head.npz": Head.load,
     "head.json": Head.load,

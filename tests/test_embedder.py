@@ -246,8 +246,7 @@ def test_what_is_no_backbone_is_refused_with_what_it_lacks() -> None:
 
 def test_classifiers_share_an_embedder(loads: list[str], wav: WriteWav) -> None:
     with Embedder("fake") as embedder:
-        das = Classifier(LABELS, backbone=embedder).fit()
-        cosine = das.with_rule("cosine")
+        das, cosine = Classifier(LABELS, backbone=embedder).compared_with("cosine")
         assert das.embedder_ is cosine.embedder_ is embedder
         assert das.predict([wav()]).shape == cosine.predict([wav()]).shape == (1,)
     assert loads == ["fake"]

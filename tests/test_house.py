@@ -20,7 +20,7 @@ from .conftest import PROJECT
 
 SOURCE = Path(driftscore.__file__).parent
 HEAVY = {"torch", "transformers", "onnxruntime", "onnx", "openvino", "scipy", "matplotlib",
-         "sklearn", "ray", "fsspec"}  # fmt: skip
+         "sklearn", "ray", "fsspec", "mteb", "datasets", "huggingface_hub"}  # fmt: skip
 FILES = sorted(SOURCE.rglob("*.py"))
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 

@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from driftscore import FormatError
@@ -20,13 +20,8 @@ from driftscore.lab.runs.validation import _values
 from driftscore.prompts import compose, load_pack, pack_names
 from driftscore.settings import PromptSettings, load_preset
 
-from .mutation import DAMAGE, Damage, damaged, replacements
+from .mutation import DAMAGE, FUZZ, Damage, damaged, replacements
 
-FUZZ = settings(
-    max_examples=int(os.environ.get("DRIFTSCORE_FUZZ", "150")),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
 VALUES: tuple[object, ...] = (
     True, 0, -1, 1.5, math.nan, math.inf, 10**400, "", " ", "words", "{c}", "{p}", "{x}", "{",
     "~nobody/x", "a" * 5000, [], [1], ["a", 2], [[]], {}, {"a": 1}, {"a": {"b": []}},

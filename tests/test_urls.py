@@ -12,7 +12,7 @@ import soundfile
 from driftscore import Backbone, Classifier, Embedder
 from driftscore.audio import expand, read
 from driftscore.embeddings import EmbeddingFile
-from driftscore.errors import AudioError, MissingExtraError, UsageError
+from driftscore.errors import AudioError, UsageError
 from driftscore.files import is_url, replacing
 
 from .conftest import LABELS, Run, WriteWav
@@ -84,10 +84,10 @@ def test_a_bad_url_is_a_row_and_the_rest_are_done(memory: list[str], fake: Backb
 def test_an_unknown_scheme_and_a_missing_library_are_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(UsageError, match=r"nowhere://a\.wav cannot be reached: Protocol not known"):
+    with pytest.raises(AudioError, match=r"nowhere://a\.wav cannot be reached: Protocol not known"):
         read("nowhere://a.wav")
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'driftscore\[remote\]'"):
+    with pytest.raises(AudioError, match=r"pip install 'driftscore\[remote\]'"):
         read("memory://dir/a.wav")
 
 

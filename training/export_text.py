@@ -19,7 +19,8 @@ from tokenizers import Tokenizer
 
 from driftscore.files import replacing, sha256
 from training.text_corpus import REPOSITORY, WORK
-from training.text_tower import HEADS, HIDDEN, LAYERS, load_anchors, load_tower
+from training.text_net import HEADS, HIDDEN, LAYERS
+from training.text_tower import load_anchors, load_tower
 
 OUT = REPOSITORY / "src" / "driftscore" / "models" / "mini"
 OPSET = 17

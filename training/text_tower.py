@@ -1,7 +1,4 @@
-"""Train `mini`'s text tower: a small transformer over fixed piece vectors, distilled from MiniLM.
-
-    pieces (n, 320), fixed -> linear -> 3 pre-norm transformer layers of width 256
-    -> attention pooling; plus a linear path from the pooled pieces -> 384, unit norm
+"""Train `mini`'s text tower (`training.text_net`), distilled from MiniLM.
 
 Loss: 1 - cosine to the teacher, the same in tag space, and two terms on drifts (composed prompt
 minus its clean prompt), because scoring uses these differences and small errors of both prompts can
@@ -28,13 +25,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from training.text_corpus import WORK
+from training.text_net import HIDDEN, SENTENCE, Tower
 from training.text_teacher import read_texts
-from training.text_vocabulary import LONGEST, unpack
+from training.text_vocabulary import unpack
 
-HIDDEN = 256
-HEADS = 4
-LAYERS = 3
-SENTENCE = 384
 TEXTS_PER_BATCH = 128
 PEAK_RATE = 1e-3
 SKIP_SHARE = 0.2
@@ -45,63 +39,6 @@ REFIT_TEXTS = 40_000
 # hence the small weights. Scoring uses tags and drifts, so they count more in the last 40 %.
 WEIGHTS = {"cosine": 1.0, "tags": 0.12, "drift": 0.15, "tag_drift": 0.06}
 LATE_WEIGHTS = {"cosine": 1.0, "tags": 0.3, "drift": 0.2, "tag_drift": 0.2}
-
-
-class Layer(nn.Module):
-    """One pre-norm transformer layer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm_attention = nn.LayerNorm(HIDDEN)
-        self.qkv = nn.Linear(HIDDEN, 3 * HIDDEN)
-        self.out = nn.Linear(HIDDEN, HIDDEN)
-        self.norm_feed = nn.LayerNorm(HIDDEN)
-        self.up = nn.Linear(HIDDEN, 4 * HIDDEN)
-        self.down = nn.Linear(4 * HIDDEN, HIDDEN)
-
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Return x (batch, length, width) after attention over the unmasked pieces."""
-        batch, length, _ = x.shape
-        qkv = self.qkv(self.norm_attention(x)).view(batch, length, 3, HEADS, HIDDEN // HEADS)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)
-        mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None, None])
-        x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, HIDDEN))
-        return x + self.down(functional.relu(self.up(self.norm_feed(x))))
-
-
-class Tower(nn.Module):
-    """Piece ids to unit-norm sentence vectors."""
-
-    pieces: Tensor
-
-    def __init__(self, pieces: np.ndarray) -> None:
-        super().__init__()
-        self.register_buffer("pieces", torch.from_numpy(pieces), persistent=False)
-        self.enter = nn.Linear(pieces.shape[1], HIDDEN)
-        self.position = nn.Parameter(torch.randn(LONGEST, HIDDEN) * 0.02)
-        self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
-        self.norm = nn.LayerNorm(HIDDEN)
-        self.weigh = nn.Linear(HIDDEN, 2)
-        self.leave = nn.Linear(HIDDEN, SENTENCE)
-        self.skip = nn.Linear(pieces.shape[1], SENTENCE)
-        nn.init.zeros_(self.weigh.weight)
-
-    def pool(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the pooled outputs of the layers (batch, 256) and pooled pieces (batch, 320)."""
-        pieces = self.pieces[ids]
-        x = self.enter(pieces) + self.position[: ids.shape[1]]
-        for layer in self.layers:
-            x = layer(x, mask)
-        x = self.norm(x)
-        weights = self.weigh(x).masked_fill(~mask[..., None], -1e4).softmax(1)
-        pooled = torch.einsum("blk,bld->bkd", weights[..., :1], x)[:, 0]
-        direct = torch.einsum("blk,bld->bkd", weights[..., 1:], pieces)[:, 0]
-        return pooled, direct
-
-    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Return (batch, 384); `mask` is true where `ids` holds a piece."""
-        pooled, direct = self.pool(ids, mask)
-        return functional.normalize(self.leave(pooled) + self.skip(direct), dim=1)
 
 
 @dataclass(frozen=True)

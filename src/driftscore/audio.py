@@ -16,12 +16,23 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from driftscore.decoding import Blocks, Encoded, Samples, decoded, describe, is_encoded, mono
-from driftscore.errors import AudioError, DriftscoreError, UsageError
-from driftscore.files import is_url, list_url
+from driftscore.decoding import (
+    Blocks,
+    Encoded,
+    Samples,
+    check_bounds,
+    decoded,
+    describe,
+    is_encoded,
+    mono,
+    most_hours,
+)
+from driftscore.errors import AudioError, UsageError
+from driftscore.files import MAC_PREFIX, is_url, list_url
 
-__all__ = ["SUFFIXES", "Audio", "Recording", "Samples", "Window", "describe", "expand",
-           "native_blocks", "read", "resampled_blocks", "sounding_windows", "windows"]  # fmt: skip
+__all__ = ["SHORTEST_S", "SUFFIXES", "Audio", "Recording", "Samples", "Window", "check_length",
+           "describe", "expand", "native_blocks", "read", "resampled_blocks", "sounding_windows",
+           "unreadable", "windows"]  # fmt: skip
 
 Numbers = NDArray[np.floating] | NDArray[np.integer]
 
@@ -42,6 +53,10 @@ _LIBSNDFILE = (
 _FFMPEG = ("m4a", "mp4", "aac", "wma", "webm", "mka", "mkv", "mov", "amr", "3gp", "ac3")
 SUFFIXES = frozenset(f".{ending}" for ending in _LIBSNDFILE + _FFMPEG)
 """File endings taken from a folder; a file named outright may have any ending."""
+
+
+SHORTEST_S = 0.025
+"""The shortest recording that is embedded: one frame of the spectrograms that models use."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,10 +151,20 @@ def windows(
         yield _window(buffer[-length:], end - length, rate)
 
 
+def check_length(recording: Recording, seconds: float) -> None:
+    """Refuse a recording in which there is nothing to embed: less than a frame of a spectrum."""
+    if seconds < SHORTEST_S:
+        raise AudioError(
+            f"{describe(recording)} is too short: {1000 * seconds:.2g} ms; a recording has at "
+            f"least {1000 * SHORTEST_S:g} ms"
+        )
+
+
 def sounding_windows(recording: Recording, *, rate: int, seconds: float) -> Iterator[Window]:
     """Yield the windows that are not digital silence; a recording without any is an error."""
     silent = True
     for window in windows(recording, rate=rate, seconds=seconds):
+        check_length(recording, window.end_s)
         if not window.silent:
             silent = False
             yield window
@@ -165,11 +190,12 @@ def read(recording: Recording, *, rate: int | None = None, seconds: float | None
 def expand(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
     """Return the files of paths, folders (searched recursively) and globs, in a fixed order.
 
-    A path that does not exist is kept: reading it reports the error in its own row.
+    A path that does not exist and a URL that cannot be reached are kept: reading them reports the
+    error in a row of their own.
     """
     found: list[str] = []
     for given in [os.fspath(path) for path in paths]:
-        found_here = list_url(given, SUFFIXES) if is_url(given) else _listed(given)
+        found_here = _listed_url(given) if is_url(given) else _listed(given)
         if found_here == [] and any(sign in given for sign in _GLOB):
             raise UsageError(f"No file matches {given}")
         if found_here == []:
@@ -182,6 +208,14 @@ def expand(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
 _GLOB = "*?["
 _MOST_SIGNS = 20
 """Wildcards that a pattern may have: each one more may take many times as long."""
+
+
+def _listed_url(url: str) -> list[str] | None:
+    """Return the files of a folder or a glob behind a URL, None for a file."""
+    try:
+        return list_url(url, SUFFIXES)
+    except Exception:  # each store has errors of its own
+        return None
 
 
 def _listed(given: str) -> list[str] | None:
@@ -204,7 +238,8 @@ def _matching(path: Path) -> list[str]:
         raise UsageError(f"A pattern may have {_MOST_SIGNS} wildcards; this has more: {path}")
     anchor = Path(path.anchor)
     try:
-        return sorted(str(p) for p in anchor.glob(str(path.relative_to(anchor))) if p.is_file())
+        found = anchor.glob(str(path.relative_to(anchor)))
+        return sorted(str(p) for p in found if p.is_file() and not p.name.startswith(MAC_PREFIX))
     except (ValueError, NotImplementedError, OSError, RecursionError) as error:
         raise UsageError(f"The pattern {path} cannot be used: {error}") from error
 
@@ -217,7 +252,8 @@ def _below(folder: str) -> Iterator[str]:
     failed: list[str] = []
     for here, _, names in os.walk(Path(folder), onerror=lambda e: failed.append(str(e.filename))):
         for name in names:
-            if os.path.splitext(name)[1].lower() in SUFFIXES:  # noqa: PTH122 (100,000 of them)
+            ending = os.path.splitext(name)[1]  # noqa: PTH122 (100,000 of them)
+            if ending.lower() in SUFFIXES and not name.startswith(MAC_PREFIX):
                 yield f"{here}{os.sep}{name}"
     yield from failed
 
@@ -247,15 +283,22 @@ def _resample(blocks: Iterator[Samples], native: int, rate: int) -> Iterator[Sam
 @contextmanager
 def native_blocks(recording: Recording) -> Iterator[Blocks]:
     """Yield the recording's own rate and its mono blocks."""
+    most_hours()  # a wrong limit is wrong usage, and not the error of a recording
     try:
         if is_encoded(recording):
             with decoded(recording) as opened:
                 yield opened
         else:
             audio = Audio.of(recording)
+            check_bounds(describe(recording), rate=audio.rate)
             yield audio.rate, iter([audio.samples])
-    except DriftscoreError:
+    except AudioError:
         raise
     except Exception as error:  # of a decoder, a file object or a store: one bad recording
-        what = " ".join(str(error).split()) or type(error).__name__
-        raise AudioError(f"{describe(recording)} cannot be read: {what}") from error
+        raise unreadable(recording, error) from error
+
+
+def unreadable(recording: object, error: Exception) -> AudioError:
+    """Return the error of a recording that cannot be read, whatever was raised."""
+    name, what = describe(recording), " ".join(str(error).split()) or type(error).__name__
+    return AudioError(what if name in what else f"{name} cannot be read: {what}")

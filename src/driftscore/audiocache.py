@@ -87,7 +87,7 @@ class AudioCache:
 
         Large embeddings are fetched up to a limit only; `read` fetches the rest.
         """
-        now, here = time.time_ns(), os.getcwd()  # noqa: PTH109
+        now, here = time.time_ns(), _working_folder()
         placed = [_placed(recording, now, here) for recording in recordings]
         rows = self._select(
             "SELECT path, stamp, sha256, checksum FROM files_2 WHERE path IN",
@@ -202,7 +202,7 @@ class AudioCache:
 
 def unchanged(recording: Recording, found: Found) -> bool:
     """Return whether a recording has not changed since it was looked up."""
-    now = _placed(recording, time.time_ns(), os.getcwd())  # noqa: PTH109
+    now = _placed(recording, time.time_ns(), _working_folder())
     return (now.place, now.stamp) == (found.place, found.stamp)
 
 
@@ -225,6 +225,8 @@ def _placed(recording: Recording, now_ns: int, here: str) -> Found:
         # Not pathlib: it took longer than the rest of labelling 100,000 cached files.
         folder, sign, name = os.fspath(source).rpartition(os.sep)
         path = f"{_absolute(folder + sign, here)}{os.sep}{name}"
+        if not here and not os.path.isabs(path):  # noqa: PTH117 (as above)
+            return Found()
         about = os.stat(path)  # noqa: PTH116
     except Exception:  # whatever a remote store raises: reading it reports the error in its own row
         return Found()
@@ -240,6 +242,14 @@ def _storable(path: str) -> str:
     except UnicodeEncodeError:
         return f"bytes:{os.fsencode(path).hex()}"
     return path
+
+
+def _working_folder() -> str:
+    """Return the working directory; nothing if it no longer exists."""
+    try:
+        return os.getcwd()  # noqa: PTH109
+    except OSError:
+        return ""
 
 
 @lru_cache(maxsize=64)

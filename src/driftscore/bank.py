@@ -137,7 +137,19 @@ def build_bank(
     chosen = load_preset(preset)
     texts = compose(labels, settings or chosen.prompts, noisy=drifts)
     encoder = TextEncoder(backbone, cache=cache, progress=progress)
-    return encode_bank(texts, encoder, preset=chosen.name)
+    bank = encode_bank(texts, encoder, preset=chosen.name)
+    _warn_of_unknown(backbone, bank.labels)
+    return bank
+
+
+def _warn_of_unknown(backbone: Backbone, labels: Sequence[str]) -> None:
+    if unknown := backbone.unknown_labels(labels):
+        named = ", ".join(map(repr, unknown[:5])) + (" and others" if len(unknown) > 5 else "")
+        warnings.warn(
+            f"{backbone.name} knows no word of {named}: scores of such a label mean little; name "
+            "the sound in common English words",
+            stacklevel=3,
+        )
 
 
 def encode_bank(texts: BankTexts, encoder: TextEncoder, *, preset: str = "") -> ClassBank:

@@ -81,6 +81,7 @@ def list_caches() -> list[Cache]:
         Cache("windows", "windows of recordings, for --resume and --cache", home, ("windows",)),
         Cache("models", "exported and downloaded models", home, models),
         Cache("loudness", "loudness of recordings (lab)", home, ("loudness.sqlite*",)),
+        Cache("figures", "fonts that matplotlib has found (lab)", home, ("matplotlib",)),
         Cache("scenes", "scenes of the shared recordings (lab)", home, ("scenes",)),
         Cache("soundscapes", "long recordings with events (lab)", home, ("soundscapes",)),
         _movable("data", "downloaded datasets and noises (lab)", "DRIFTSCORE_DATA"),

@@ -233,18 +233,21 @@ class Classifier(Estimator):
         settings = preset.rule_settings(rule.name) | dict(self.settings or {})
         return list(dict.fromkeys([*texts, *rule.further_texts(labels, settings)]))
 
-    def with_rule(self, rule: str | Compile | RuleModule) -> "Classifier":
-        """Return a fitted classifier with another rule, which shares the embedder.
+    def compared_with(self, rule: str | Compile | RuleModule) -> tuple["Classifier", "Classifier"]:
+        """Return two fitted classifiers, with this rule and with another, that share the embedder.
 
-        Settings that the other rule does not have are dropped.
+        Each gets the settings that its rule has; a setting that neither has stays with the first,
+        which refuses it.
         """
         if self.head is not None:
             raise UsageError("A compiled head has no other rule; give the labels instead of a head")
-        known = (*find_rule(rule).settings, "standardised")
-        settings = {k: v for k, v in (self.settings or {}).items() if k in known}
-        embedder = self._fitted().embedder_
-        changes = {"rule": rule, "settings": settings, "backbone": embedder}
-        return Classifier(**{**self.get_params(), **changes}).fit()  # type: ignore[arg-type]
+        own, other = _settings_of(self.rule), _settings_of(rule)
+        given = dict(self.settings or {})
+        kept = {n: v for n, v in given.items() if n in own or n not in other}
+        first = Classifier(**{**self.get_params(), "settings": kept}).fit()  # type: ignore[arg-type]
+        kept = {n: v for n, v in given.items() if n in other}
+        changes = {"rule": rule, "settings": kept, "backbone": first.embedder_}
+        return first, Classifier(**{**self.get_params(), **changes}).fit()  # type: ignore[arg-type]
 
     def _fitted(self) -> "Classifier":
         return self if hasattr(self, "head_") else self.fit()
@@ -372,3 +375,9 @@ def _listed(recordings: Iterable[Item]) -> list[Item]:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+def _settings_of(rule: str | Compile | RuleModule) -> tuple[str, ...]:
+    """Return the settings that a rule has; those of "auto" are not known before it is chosen."""
+    named = () if isinstance(rule, str) and rule == AUTO else tuple(find_rule(rule).settings)
+    return (*named, "standardised")

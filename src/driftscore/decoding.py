@@ -14,7 +14,7 @@ import struct
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Event, Timer
 from typing import Any, BinaryIO, TypeGuard, cast
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from driftscore.errors import AudioError, DriftscoreError, UsageError
 from driftscore.files import is_url, local_path, open_url
+from driftscore.silence import silenced
 
 Samples = NDArray[np.float32]
 Blocks = tuple[int, Iterator[Samples]]
@@ -58,12 +59,13 @@ def mono(samples: NDArray[np.generic]) -> Samples:
         samples = (samples.astype(np.float32) - 128) / 128
     elif samples.dtype.kind != "f":
         raise UsageError(f"Samples must be numbers, got {samples.dtype}")
-    if samples.ndim == 2:
+    if samples.ndim == 2 and samples.size:
         channels = int(np.argmin(samples.shape))
         samples = samples.mean(axis=channels, dtype=np.float64)
-    if samples.ndim != 1:
+    if samples.ndim not in (1, 2):
         raise UsageError(f"Samples must have one or two axes, got {samples.ndim}")
-    mixed = np.ascontiguousarray(samples, dtype=np.float32)
+    with np.errstate(over="ignore"):  # what becomes infinite is refused below
+        mixed = np.ascontiguousarray(samples.reshape(-1), dtype=np.float32)
     if not np.isfinite(mixed).all():
         raise AudioError("The samples hold NaN or infinite values; export the recording again")
     if mixed.size and (peak := float(np.abs(mixed).max())) > LOUDEST:
@@ -99,11 +101,13 @@ def is_encoded(recording: object) -> TypeGuard[Encoded]:
 
 def describe(recording: object) -> str:
     """Return the name of a recording for messages and rows: its path, or what it is."""
-    if isinstance(recording, (str, os.PathLike)):
-        return os.fspath(recording)
-    if isinstance(name := getattr(recording, "name", None), str):
-        return name
-    return f"<{type(recording).__name__.lower()}>"
+    name: object = None
+    with suppress(Exception):  # of an object of someone else's: reading it reports the error
+        if isinstance(recording, (str, os.PathLike)):
+            name = os.fsdecode(recording)
+        else:
+            name = getattr(recording, "name", None)
+    return name if isinstance(name, str) else f"<{type(recording).__name__.lower()}>"
 
 
 def _open_url(url: str) -> BinaryIO:
@@ -124,7 +128,8 @@ def _decoded_handle(handle: BinaryIO, name: str) -> Iterator[Blocks]:
         raise AudioError(f"{name} is open as text; open it with mode 'rb'")
     start = handle.tell()
     try:
-        sound = soundfile.SoundFile(handle)
+        with silenced():
+            sound = soundfile.SoundFile(handle)
     except soundfile.LibsndfileError as error:
         if shutil.which("ffmpeg") is None:
             raise _unreadable(name, error) from error
@@ -145,7 +150,8 @@ def _decoded_file(path: Path) -> Iterator[Blocks]:
     check_file(path)
     try:
         # As bytes: soundfile cannot encode a name that is not UTF-8.
-        sound = soundfile.SoundFile(path if os.name == "nt" else os.fsencode(path))
+        with silenced():
+            sound = soundfile.SoundFile(path if os.name == "nt" else os.fsencode(path))
     except soundfile.LibsndfileError as error:
         if shutil.which("ffmpeg") is None:
             raise _unreadable(str(path), error) from error
@@ -191,19 +197,23 @@ def check_bounds(name: str, *, rate: int, channels: int = 1, frames: int = 0) ->
         )
     if not 1 <= channels <= MOST_CHANNELS:
         raise AudioError(f"{name} has {channels} channels; up to {MOST_CHANNELS} can be read")
-    hours, most = frames / rate / 3600, _most_hours()
+    hours, most = frames / rate / 3600, most_hours()
     if hours > most:
         raise AudioError(
             f"{name} is longer than {most:g} hours; set DRIFTSCORE_MAX_HOURS to read more"
         )
 
 
-def _most_hours() -> float:
+def most_hours() -> float:
+    """Return the length of the longest file that is read, in hours."""
     given = os.environ.get("DRIFTSCORE_MAX_HOURS", "")
     try:
-        return float(given) if given else MOST_HOURS
+        most = float(given) if given else MOST_HOURS
     except ValueError:
-        raise UsageError(f"DRIFTSCORE_MAX_HOURS must be a number, not {given!r}") from None
+        most = 0.0
+    if not most > 0:
+        raise UsageError(f"DRIFTSCORE_MAX_HOURS must be a positive number, not {given!r}")
+    return most
 
 
 def _unreadable(name: str, error: soundfile.LibsndfileError) -> AudioError:
@@ -224,7 +234,10 @@ def _blocks(sound: soundfile.SoundFile, name: str) -> Iterator[Samples]:
     seen = 0
     while True:
         try:
-            block = sound.read(sound.samplerate * BLOCK_SECONDS, dtype="float32", always_2d=True)
+            with silenced():
+                block = sound.read(
+                    sound.samplerate * BLOCK_SECONDS, dtype="float32", always_2d=True
+                )
         except soundfile.LibsndfileError as error:
             raise AudioError(f"{name} is damaged: {error.error_string}") from error
         if not len(block):

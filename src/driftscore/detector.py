@@ -14,11 +14,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from driftscore.audio import Recording, describe, resampled_blocks
+from driftscore.audio import Recording, check_length, describe, resampled_blocks
 from driftscore.backbones.protocol import Backbone, LocalBackbone
 from driftscore.calibration import Calibration, standardise
 from driftscore.embedder import Embedder
-from driftscore.errors import AudioError, UsageError
+from driftscore.errors import UsageError
 from driftscore.events import Criteria, Detection, Event, Watcher, in_order
 from driftscore.eventstream import EventStream, Search, WindowSearch
 from driftscore.head import Head
@@ -185,14 +185,14 @@ class Detector:
                 pool=pool,
                 watcher=watcher,
                 store=store,
+                name=describe(recording),
             )
             for part in resampled_blocks(recording, backbone.rate):
                 batch = stream.feed(part)
                 if seconds is not None:
                     seconds(stream.seconds)
                 yield batch, stream.open_s
-            if not stream.seconds:
-                raise AudioError(f"{describe(recording)} is empty: it has no samples")
+            check_length(recording, stream.seconds)
             yield stream.finish(), float("inf")
 
     def _budgets(self) -> list[float]:

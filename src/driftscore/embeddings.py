@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from driftscore.arrayfile import FileArray, array_names, read_npy, read_npz, text_of, texts_of
-from driftscore.errors import FormatError
-from driftscore.files import replacing
+from driftscore.errors import FormatError, UsageError
+from driftscore.files import is_stream, is_url, replacing
 from driftscore.reading import reading
 from driftscore.schema import items, text, validate
 from driftscore.vectors import Matrix, matrix, unit
@@ -51,15 +51,21 @@ class EmbeddingFile:
             content |= {"texts": np.array(self.texts), "text_embeddings": self.text_rows}
         if self.files:
             content |= {"files": np.array(self.files), "audio_embeddings": self.audio_rows}
-        if Path(path).suffix != ".npz":
-            raise FormatError(f"Embeddings are written as npz; name a file like {path}.npz")
-        with replacing(path) as partial:
-            np.savez(partial, **content)
+        is_file = is_url(path) or not is_stream(path)
+        if is_file and Path(path).suffix != ".npz":
+            raise UsageError(f"Embeddings are written as npz; name a file like {path}.npz")
+        with replacing(path) as partial, open(partial, "wb") as file:
+            np.savez(file, **content)
 
     @staticmethod
     def load(path: str | PathLike[str]) -> "EmbeddingFile":
-        """Read an embedding file and scale its rows to unit length."""
+        """Read an embedding file and scale its rows to unit length.
+
+        A bare array (npy) holds clips without names; they are numbered.
+        """
         where = Path(path)
+        if where.suffix.lower() == ".npy":
+            return _numbered(where)
         content = read_npz(where, _ARRAYS, what=_WHAT)
         with reading(where, _WHAT):
             texts, text_rows = _pair(content, "texts", "text_embeddings", where)
@@ -71,6 +77,18 @@ class EmbeddingFile:
             name = text_of(content["model"], what="model") if "model" in content else ""
             made = text_of(content[_MADE], what=_MADE) if _MADE in content else ""
             return EmbeddingFile(texts, text_rows, files, audio_rows, name, made or name)
+
+
+def _numbered(where: Path) -> EmbeddingFile:
+    """Read clip embeddings from a bare array, one row per clip."""
+    what = "array of clip embeddings"
+    rows = read_npy(where, what=what)
+    with reading(where, what):
+        if rows.ndim != 2:
+            raise UsageError(f"one row per clip is wanted, not the shape {rows.shape}")
+        vectors = unit(matrix(rows, what="The array"), what="The array")
+        names = tuple(f"{where.name}[{number}]" for number in range(len(vectors)))
+        return EmbeddingFile(files=names, audio_rows=vectors)
 
 
 _WANTED = (

@@ -14,7 +14,8 @@ import soxr
 from driftscore.audio import Samples
 from driftscore.backbones.protocol import Backbone
 from driftscore.background import Background
-from driftscore.errors import AudioError, UsageError
+from driftscore.engines.protocol import check_finite
+from driftscore.errors import UsageError
 from driftscore.events import Criteria, Detection, Event, Tracker, Watcher
 from driftscore.head import Head
 from driftscore.levels import LevelTrack
@@ -91,8 +92,10 @@ class EventStream:
         pool: ThreadPoolExecutor | None = None,
         watcher: Watcher | None = None,
         store: WindowStore | None = None,
+        name: str = "The stream",
     ) -> None:
         self._search = search
+        self._name = name
         self._resampler = None
         if rate != backbone.rate:
             self._resampler = soxr.ResampleStream(
@@ -160,11 +163,7 @@ class EventStream:
         if not windows:
             return []
         rows: Matrix = np.stack([row for _, _, row in windows])
-        if not np.isfinite(rows).all():
-            raise AudioError(
-                f"An embedding near {windows[0][0]:.0f} s is not finite: the samples there are "
-                "far beyond full scale"
-            )
+        check_finite(self._name, rows)
         found: list[Event] = []
         for (start_s, end_s, _), scores in zip(
             windows, self._search.head.scores(rows), strict=True

@@ -31,8 +31,29 @@ def cache_home() -> Path:
     try:
         return _usual_cache_home()
     except RuntimeError:  # a user without a home folder, as in many containers
-        user = os.getuid() if hasattr(os, "getuid") else "user"
-        return Path(tempfile.gettempdir()) / f"driftscore-{user}"
+        return _temporary_cache_home()
+
+
+def _temporary_cache_home() -> Path:
+    """Return a folder for temporary files that belongs to this user and to nobody else.
+
+    Anyone may make a folder of this name, or a link, before we do; one of another user is refused.
+    """
+    user = os.getuid() if hasattr(os, "getuid") else "user"
+    home = Path(tempfile.gettempdir()) / f"driftscore-{user}"
+    with suppress(OSError):  # it exists, or cannot be made: using it will tell
+        home.mkdir(mode=0o700)
+    try:
+        about = home.lstat()
+    except OSError:
+        return home
+    private = stat.S_ISDIR(about.st_mode) and not stat.S_IMODE(about.st_mode) & 0o022
+    if user != "user" and not (private and about.st_uid == user):
+        raise UsageError(
+            f"The cache folder {home} is not a folder that only you can write; set "
+            "DRIFTSCORE_CACHE to one"
+        )
+    return home
 
 
 def _usual_cache_home() -> Path:
@@ -42,7 +63,11 @@ def _usual_cache_home() -> Path:
         return Path(os.environ.get("LOCALAPPDATA", "~")).expanduser() / "driftscore"
     if sys.platform == "darwin":
         return Path("~/Library/Caches/driftscore").expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "driftscore"
+    for place in (os.environ.get("XDG_CACHE_HOME"), "~/.cache"):
+        # A relative one is none: the folder would depend on where the command is run.
+        if place and (home := Path(place).expanduser()).is_absolute():
+            return home / "driftscore"
+    raise RuntimeError("The home folder is not an absolute path")
 
 
 def warn_of_cache(what: str, path: Path, error: Exception) -> None:
@@ -116,6 +141,15 @@ def _is_own_stdout(found: os.stat_result) -> bool:
         return os.path.samestat(found, os.fstat(1))
     except OSError:
         return False
+
+
+def output_folder(path: str | os.PathLike[str]) -> Path:
+    """Return the folder to write files into; refuse what can only be a stream or a file."""
+    name = os.fspath(path)
+    is_file = os.path.exists(name) and not os.path.isdir(name)  # noqa: PTH110, PTH112 (never raise)
+    if is_url(path) or name in ("", STDOUT) or is_file:
+        raise UsageError(f"{name!r} is not a folder; name a folder to write into")
+    return Path(path)
 
 
 @contextmanager
@@ -208,6 +242,10 @@ _VERSIONS = {"etag", "mtime", "lastmodified", "last_modified", "updated", "creat
 """Names of the properties that change with the content of a file, in various stores."""
 
 
+MAC_PREFIX = "._"
+"""How the files begin that macOS writes beside others on foreign disks: they hold no content."""
+
+
 def list_url(url: str, suffixes: Collection[str]) -> list[str] | None:
     """Return the files of a URL with a glob or of a folder; None for the URL of a file.
 
@@ -224,7 +262,8 @@ def list_url(url: str, suffixes: Collection[str]) -> list[str] | None:
         if not system.isdir(inside):
             return None
         found = [path for path in system.find(inside) if Path(path).suffix.lower() in suffixes]
-    return sorted(system.unstrip_protocol(path) for path in found)
+    named = (path for path in found if not Path(path).name.startswith(MAC_PREFIX))
+    return sorted(system.unstrip_protocol(path) for path in named)
 
 
 @contextmanager
@@ -235,10 +274,13 @@ def _sending(url: str) -> Iterator[Path]:
         return
     system, inside = _file_system(url)
     with tempfile.TemporaryDirectory() as folder:
-        partial = Path(folder) / Path(inside).name
+        partial = Path(folder) / f"content{Path(inside).suffix[:20]}"
         yield partial
-        with writing_to(url):
+        try:
             system.put_file(str(partial), inside)
+        except Exception as error:  # each store has errors of its own
+            what = " ".join(str(error).split()) or type(error).__name__
+            raise WriteError(f"Cannot write {url}: {what}") from error
 
 
 def _file_system(url: str) -> tuple[Any, str]:
@@ -249,8 +291,9 @@ def _file_system(url: str) -> tuple[Any, str]:
         raise MissingExtraError(f"Reaching {url}", "remote") from error
     try:
         system, inside = url_to_fs(url)
-    except (ImportError, ValueError) as error:  # the driver of a store is missing or unknown
-        raise UsageError(f"{url} cannot be reached: {error}") from error
+    except Exception as error:  # the driver of a store is missing, unknown or not configured
+        what = " ".join(str(error).split()) or type(error).__name__
+        raise UsageError(f"{url} cannot be reached: {what}") from error
     return system, inside
 
 

@@ -26,7 +26,6 @@ from driftscore.schema import (
     text,
 )
 
-PAPER = "das2026"
 AUTO = "auto"
 """In place of the name of a rule: that of the preset, or the best one for the backbone."""
 DEFAULT_PRESET = "default"

@@ -19,9 +19,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from driftscore.audio import Recording, Samples, describe, resampled_blocks
+from driftscore.audio import Recording, Samples, check_length, describe, resampled_blocks
 from driftscore.backbones.protocol import Backbone, Features, LocalBackbone
-from driftscore.errors import AudioError, UsageError
+from driftscore.engines.protocol import check_finite
+from driftscore.errors import UsageError
 from driftscore.vectors import Vector
 
 BLOCK_S = 40.0
@@ -70,12 +71,16 @@ def window_stream(
 
     Windows that a `store` has are not computed again; those that follow are added to it.
     """
-    if not 0 < hop_s <= window_s:
+    if not 0 < hop_s <= window_s < float("inf"):
         raise UsageError(
             f"The hop must be positive and at most the window, got {hop_s:g} s and {window_s:g} s"
         )
     if isinstance(backbone, LocalBackbone):
         return _PooledWindows(backbone, window_s, hop_s, block_s, pool, store)
+    if window_s > backbone.seconds:
+        raise UsageError(
+            f"A window of {backbone.name} has at most {backbone.seconds:g} s, got {window_s:g} s"
+        )
     return _EncodedWindows(backbone, window_s, hop_s, store)
 
 
@@ -89,18 +94,17 @@ def sliding_embeddings(
 ) -> Iterator[WindowEmbedding]:
     """Yield the embedding of each window that is not silent, in order of time."""
     stream = window_stream(backbone, window_s=window_s, hop_s=hop_s, pool=pool)
+    count = 0
     for part in resampled_blocks(recording, backbone.rate):
-        yield from _finite(stream.feed(part), recording)
-    yield from _finite(stream.finish(), recording)
+        count += len(part)
+        yield from _checked(stream.feed(part), recording)
+    check_length(recording, count / backbone.rate)
+    yield from _checked(stream.finish(), recording)
 
 
-def _finite(windows: list[WindowEmbedding], recording: Recording) -> list[WindowEmbedding]:
-    for start_s, _, row in windows:
-        if not np.isfinite(row).all():
-            raise AudioError(
-                f"{describe(recording)}: the embedding at {start_s:.1f} s is not finite; "
-                "the samples there are far beyond full scale"
-            )
+def _checked(windows: list[WindowEmbedding], recording: Recording) -> list[WindowEmbedding]:
+    for _, _, row in windows:
+        check_finite(describe(recording), row)
     return windows
 
 

@@ -196,3 +196,45 @@ def test_mixes_are_saved_and_rebuilt_to_the_same_samples(grid: Path, tmp_path: P
         samples, rate = soundfile.read(path, dtype="float32")
         assert rate == record.rate
         assert samples.tobytes() == build_mix(record).audio.samples.tobytes()
+
+
+@pytest.mark.parametrize("name", ["full", "here", "backbones"])
+def test_a_grid_is_planned_without_models_and_data(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a model was loaded")
+
+    monkeypatch.setattr("driftscore.backbones.load_backbone", refuse)
+    monkeypatch.setattr("driftscore.lab.runs.validation.load_backbone", refuse)
+    monkeypatch.setenv("DRIFTSCORE_SHARED", str(tmp_path / "none"))
+    monkeypatch.setenv("DRIFTSCORE_LAB", str(tmp_path / "store"))
+    monkeypatch.setenv("DRIFTSCORE_DATA", str(tmp_path / "data"))
+    planned = call("lab", "run", name, "--plan")
+    assert planned.exit_code == 0, planned.stderr
+    assert " cells in " in planned.stderr
+    assert "missing, and not counted: " in planned.stderr
+
+
+def test_a_plan_still_finds_wrong_names(grid: Path) -> None:
+    grid.write_text(GRID.replace('"fake"', '"fakee"').replace('"das"', '"dass"'))
+    planned = call("lab", "run", grid, "--plan")
+    assert planned.exit_code != 0
+    assert "fakee" in str(planned.exception)
+    assert "dass" in str(planned.exception)
+
+
+@pytest.mark.parametrize("what", ["rules", "backbones", "packs", "presets", "engines", "formats",
+                                  "datasets", "noises", "mixings"])  # fmt: skip
+def test_lists_need_neither_models_nor_data(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a model was loaded")
+
+    monkeypatch.setattr("driftscore.backbones.load_backbone", refuse)
+    monkeypatch.setenv("DRIFTSCORE_SHARED", str(tmp_path / "none"))
+    monkeypatch.setenv("DRIFTSCORE_DATA", str(tmp_path / "data"))
+    listed = call("list", what, "--format", "csv")
+    assert listed.exit_code == 0
+    assert len(listed.stdout.splitlines()) > 1

@@ -15,7 +15,7 @@ from driftscore.backbones.protocol import LOGIT_SCALE, Backbone, Features
 from driftscore.errors import MismatchError, UsageError, unknown
 
 __all__ = ["LOGIT_SCALE", "Backbone", "Family", "Features", "Named", "backbone_names",
-           "check_backbone", "check_model", "load_backbone"]  # fmt: skip
+           "check_backbone", "check_model", "find_family", "load_backbone"]  # fmt: skip
 
 KIND = registry.Kind("backbone", __name__, "load")
 DEFAULT_BACKBONE = "mini"
@@ -33,6 +33,12 @@ class Family(Protocol):
 class _Accepting(Protocol):
     def accepts(self, spec: str) -> bool:
         """Return whether `spec` is a model of this family."""
+
+
+@runtime_checkable
+class _Listing(Protocol):
+    KNOWN: tuple[str, ...]
+    """Hub ids that are models of this family, whichever other family would accept them."""
 
 
 class Named(Protocol):
@@ -92,7 +98,7 @@ def load_backbone(
     `runtime` chooses what a CLAP runs in; None and "auto" leave the choice to the family.
     """
     given = fspath(spec)
-    family, arguments = _family(given)
+    family, arguments = find_family(given)
     if runtime not in (None, DEFAULT_RUNTIME):
         options["runtime"] = runtime
     try:
@@ -106,15 +112,18 @@ def load_backbone(
     return check_backbone(family.load(*arguments, **options))
 
 
-def _family(spec: str) -> tuple[Family, list[str]]:
-    """Return the family that a user means, and what its `load` is called with."""
+def find_family(spec: str) -> tuple[Family, list[str]]:
+    """Return the family that a user means, and what its `load` is called with; load nothing."""
     name, _, rest = spec.partition(":")
+    if rest and name in backbone_names():
+        return cast(Family, registry.find(KIND, name)), [rest]
     if registry.has(KIND, spec):
         return cast(Family, registry.find(KIND, spec)), []
-    if rest and registry.has(KIND, name):
-        return cast(Family, registry.find(KIND, name)), [rest]
-    for known in backbone_names():
-        family = registry.find(KIND, known)
+    families = [registry.find(KIND, known) for known in backbone_names()]
+    for family in families:
+        if isinstance(family, _Listing) and spec in family.KNOWN:
+            return cast(Family, family), [spec]
+    for family in families:
         if isinstance(family, _Accepting) and family.accepts(spec):
             return cast(Family, family), [spec]
     raise UsageError(

@@ -86,6 +86,10 @@ class Backbone(Protocol):
             ]
         )
 
+    def unknown_labels(self, labels: Sequence[str]) -> list[str]:
+        """Return the labels none of whose words the model knows, so that it only spells them."""
+        return []
+
     @property
     def cache_key(self) -> str:
         """The key of this model's vectors in a cache: its fingerprint, and its runtime if any.

@@ -12,6 +12,7 @@ import typer
 from driftscore.cli import cache
 from driftscore.cli.calibrate import calibrate
 from driftscore.cli.classify import classify
+from driftscore.cli.doctor import doctor
 from driftscore.cli.embed import embed, export
 from driftscore.cli.heads import head, prompts, score
 from driftscore.cli.listing import list_
@@ -29,7 +30,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (classify, embed, export, head, score, prompts, calibrate, review):
+for command in (classify, embed, export, head, score, prompts, calibrate, review, doctor):
     app.command()(command)
 app.command("list")(list_)
 app.add_typer(cache.app)

@@ -50,7 +50,11 @@ def clear(
 def _confirmed(question: str) -> bool:
     """Ask on stderr; typer's own question writes to stdout, which is for data."""
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    try:
+        answer = sys.stdin.readline() if sys.stdin else ""
+    except (OSError, ValueError):  # closed, or not text
+        answer = ""
+    return answer.strip().lower() in ("y", "yes")
 
 
 def _row(cache: Cache, *, readable: bool) -> OutputRow:

@@ -196,8 +196,8 @@ def classifiers(
     head: Path | None,
 ) -> list[Classifier]:
     """Return the classifier, and with --compare that of the other rule."""
-    scorings = scoring.compared_with(compare) if compare else (scoring,)
-    return [one.classifier(embedder, threshold=threshold, head=head) for one in scorings]
+    classifier = scoring.classifier(embedder, threshold=threshold, head=head)
+    return list(classifier.compared_with(compare)) if compare else [classifier]
 
 
 def report_choices(embedder: Embedder, classifiers: list[Classifier]) -> None:

@@ -1,6 +1,5 @@
 """`driftscore embed` and `export`: recordings to embeddings, a CLAP checkpoint to ONNX."""
 
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -12,6 +11,7 @@ from driftscore.cli.groups import EmbedOptions, flat
 from driftscore.cli.reporting import Tally, report_runtime, say, watched
 from driftscore.embeddings import EmbeddingFile
 from driftscore.errors import AudioError
+from driftscore.files import output_folder
 
 
 @flat
@@ -44,7 +44,7 @@ def embed(
 def export(
     model: Annotated[str, typer.Argument(help="A CLAP: a hub id or a folder.")],
     out: Annotated[
-        Path | None,
+        str | None,
         typer.Option("--out", "-o", help="A folder to carry elsewhere; else the cache."),
     ] = None,
     int8: Annotated[
@@ -59,8 +59,9 @@ def export(
     """Turn a CLAP checkpoint into ONNX, checked against torch: it then runs without torch."""
     from driftscore.backbones.clap.export import export as write  # torch is needed only here
 
+    home = None if out is None else output_folder(out)
     say(f"Exporting {model} and comparing it with torch (half a minute to a minute)")
-    made = write(model, out, int8=int8, clips=expand(clips or []))
+    made = write(model, home, int8=int8, clips=expand(clips or []))
     found = made.agreement
     say(f"{made.precision} export of {model} in {made.home}")
     say(

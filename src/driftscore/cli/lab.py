@@ -16,6 +16,7 @@ from driftscore.backbones import load_backbone
 from driftscore.cli.reporting import say
 from driftscore.cli.soundscape import soundscape
 from driftscore.errors import UsageError
+from driftscore.files import output_folder
 from driftscore.formats import OutputRow, write_rows
 from driftscore.lab.runs.export import export as export_rows
 from driftscore.lab.runs.grid import Grid, keys, load_grid, measure, shipped_grids
@@ -23,7 +24,7 @@ from driftscore.lab.runs.mixes import read_mixes, write_audio, write_mixes
 from driftscore.lab.runs.runner import Outcome, missing, mixes, run
 from driftscore.lab.runs.scorings import Facts
 from driftscore.lab.runs.store import Store
-from driftscore.lab.runs.validation import check
+from driftscore.lab.runs.validation import check, look_ahead
 
 app = typer.Typer(
     name="lab",
@@ -71,11 +72,15 @@ def run_(
     if workers < 1:
         raise UsageError(f"--workers must be at least 1, got {workers}")
     with Store(store) as opened:
+        if plan:
+            facts, missing = look_ahead(chosen)
+            say(_size(chosen, facts, opened, workers=workers, engine=engine))
+            for line in missing:
+                say(f"missing, and not counted: {line}")
+            return
         say(f"Checking {chosen.title}")
         facts = check(chosen)
         say(_size(chosen, facts, opened, workers=workers, engine=engine))
-        if plan:
-            return
         models = [part for spec in backbone or [] for part in ("--backbone", spec)]
         command = shlex.join(["driftscore", "lab", "run", grid, *models])
         blocks = [{**block.axes, "limit": block.limit} for block in chosen.blocks]
@@ -129,7 +134,7 @@ def status(
 
 @app.command()
 def report(
-    out: Annotated[Path, typer.Option("--out", "-o", help="An .html or .md file.")],
+    out: Annotated[str, typer.Option("--out", "-o", help="An .html or .md file.")],
     grid: Annotated[
         str | None, typer.Option("--grid", help="Only the rows of this grid; default: all.")
     ] = None,
@@ -151,7 +156,7 @@ def report(
 
 @app.command()
 def export(
-    path: Annotated[Path, typer.Argument(help="rows.csv, rows.jsonl or rows.parquet.")],
+    path: Annotated[str, typer.Argument(help="rows.csv, rows.jsonl or rows.parquet.")],
     store: StoreHome = None,
 ) -> None:
     """Write all rows as a flat table."""
@@ -164,7 +169,7 @@ def export(
 @app.command("mixes")
 def mixes_(
     grid: GridName,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write, mixes.jsonl.")],
+    out: Annotated[str, typer.Option("--out", "-o", help="The file to write, mixes.jsonl.")],
     backbone: Backbones = None,
 ) -> None:
     """Write the record of every mix of a grid: one JSON line per clip and noisy condition."""
@@ -177,16 +182,16 @@ def mixes_(
 @app.command()
 def rebuild(
     file: Annotated[Path, typer.Argument(help="A file of `lab mixes`.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the wav files.")],
+    out: Annotated[str, typer.Option("--out", "-o", help="The folder of the wav files.")],
 ) -> None:
     """Build mixes from their records and write them as wav files; print one path per line."""
-    failed = 0
+    failed, folder = 0, output_folder(out)
     for saved in read_mixes(file):
         if saved.record is None:
             failed += 1
             say(f"{saved.clip}: {saved.error}")
         else:
-            print(write_audio(saved, out))
+            print(write_audio(saved, folder))
     if failed:
         raise typer.Exit(1)
 

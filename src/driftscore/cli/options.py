@@ -6,7 +6,7 @@ Numbers are parsed here and not by typer, so that a wrong one is a plain sentenc
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -17,14 +17,16 @@ from driftscore.classifier import Classifier
 from driftscore.embedder import Embedder
 from driftscore.errors import UsageError
 from driftscore.prompts import read_labels, split_labels
-from driftscore.rules import find_rule
-from driftscore.settings import AUTO, PromptSettings
+from driftscore.settings import PromptSettings
 from driftscore.thresholds import DEFAULT_FALSE_ALARMS
 
 Files = Annotated[
     list[str], typer.Argument(help="Recordings, folders, globs or URLs.", metavar="FILES")
 ]
-Clips = Annotated[Path, typer.Argument(help="An npz of clip embeddings (see `embed`).")]
+Clips = Annotated[
+    Path,
+    typer.Argument(help="An npz of clip embeddings (see `embed`), or an npy with one row each."),
+]
 
 # What the labels are, and how they are scored.
 LabelsOption = Annotated[
@@ -279,17 +281,6 @@ class ScoringOptions:
             head=head,
             calibration=False if self.calibration == "none" else self.calibration,
         )
-
-    def compared_with(self, rule: str) -> tuple["ScoringOptions", "ScoringOptions"]:
-        """Return the scoring by this rule and by another one, each with the settings it has.
-
-        A setting that neither of them has stays with the first, which refuses it.
-        """
-        own = {} if self.rule == AUTO else find_rule(self.rule).settings
-        other = {} if rule == AUTO else find_rule(rule).settings
-        first = {n: v for n, v in self.settings.items() if n in own or n not in other}
-        second = {n: v for n, v in self.settings.items() if n in other}
-        return replace(self, settings=first), replace(self, rule=rule, settings=second)
 
 
 def label_names(labels: list[str] | None, labels_file: Path | None) -> tuple[str, ...]:

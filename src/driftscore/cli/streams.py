@@ -5,6 +5,7 @@ import os
 import sys
 
 from driftscore.errors import WriteError
+from driftscore.silence import separate_stderr
 
 
 class ClosedStdout(io.TextIOBase):
@@ -18,10 +19,14 @@ class ClosedStdout(io.TextIOBase):
 def open_streams() -> None:
     """Make the three streams usable: escape what an encoding lacks, replace what is closed."""
     _fill_closed_descriptors()
+    columns = os.environ.get("COLUMNS", "")
+    if columns and not (columns.isdecimal() and 20 <= int(columns[:9]) < 100_000):
+        del os.environ["COLUMNS"]  # typer would fold its messages away
     if sys.stdout is None:
         sys.stdout = ClosedStdout()
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (until the end)
+    separate_stderr()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

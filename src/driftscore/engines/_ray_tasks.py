@@ -78,7 +78,7 @@ class _Tasks(Generic[Item, Answer]):
 
     def submit(self, item: Item, losses: int = 0) -> None:
         """Send an item to the cluster."""
-        reference = self._task.remote(self._function, item, str(Path.cwd()))
+        reference = self._task.remote(self._function, item, _working_folder())
         self.submitted[reference] = (item, losses)
 
     def next_result(
@@ -251,11 +251,19 @@ class _Refusal:
 def _answered(function: Callable[[Item], Answer], item: Item, folder: str) -> Answer | _Refusal:
     """Run one item in a worker, in the caller's folder if it exists: paths are relative."""
     with suppress(OSError):
-        os.chdir(folder)
+        os.chdir(folder or os.curdir)
     try:
         return function(item)
     except DriftscoreError as error:
         return _Refusal(f"On the node {node()}: {error}", isinstance(error, UsageError))
+
+
+def _working_folder() -> str:
+    """Return the working directory; nothing if it no longer exists."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return ""
 
 
 def _refused(error: Exception) -> Exception:

@@ -64,7 +64,7 @@ def failed(source: str, error: str, *, dim: int, followed: bool = False) -> Embe
     return Embedded(source, np.zeros((0, 2)), np.zeros((0, dim), np.float32), error, followed)
 
 
-def check_finite(name: str, rows: Matrix) -> None:
+def check_finite(name: str, rows: Matrix | Vector) -> None:
     """Refuse embeddings that are not finite: they would make every score of theirs NaN."""
     if not np.isfinite(rows).all():
         raise AudioError(

@@ -22,8 +22,9 @@ from typing import BinaryIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from driftscore.audio import Recording, describe
+from driftscore.audio import Audio, Recording, describe, unreadable
 from driftscore.backbones import Backbone
+from driftscore.decoding import is_encoded
 from driftscore.engines import local
 from driftscore.engines._ray_tasks import AHEAD, TRIES, Lost, connected, node, run_tasks, slots
 from driftscore.engines.protocol import (
@@ -111,6 +112,8 @@ class _Parcel:
     place: int
     name: str
     recording: Recording
+    error: str = ""
+    """Why it cannot be sent, if so."""
 
     @property
     def file(self) -> str | None:
@@ -145,13 +148,23 @@ def _shards(recordings: Iterable[Recording], at_once: Callable[[], int]) -> Iter
 
 def _parcel(place: int, recording: Recording) -> _Parcel:
     name = describe(recording)
+    try:
+        return _Parcel(place, name, _sendable(recording, name))
+    except Exception as error:  # of a file object, or of what is no recording: one bad recording
+        return _Parcel(place, name, b"", str(unreadable(recording, error)))
+
+
+def _sendable(recording: Recording, name: str) -> Recording:
+    """Return a recording as a path, as bytes or as samples, which another process can use."""
     if isinstance(recording, (str, os.PathLike)):
-        return _Parcel(place, name, name if is_url(name) else str(Path(name).absolute()))
-    if hasattr(recording, "read"):
+        return name if is_url(name) else str(Path(name).absolute())
+    if isinstance(recording, bytes):
+        return recording
+    if is_encoded(recording):
         copy = _Copy(cast(BinaryIO, recording).read())
         copy.name = name
-        return _Parcel(place, name, copy)
-    return _Parcel(place, name, recording)
+        return copy
+    return Audio.of(recording)
 
 
 def _split(shard: _Shard) -> Sequence[_Shard]:
@@ -187,6 +200,8 @@ def _unpacked(shard: _Shard, answer: "list[_Found] | Lost", dim: int) -> Iterato
                 f"{parcel.name} does not exist on the node {missing_at}; put it into a folder that "
                 "every node sees under the same name, or give a URL"
             )
+        elif parcel.error:
+            error = parcel.error
         elif parcel.file:  # the name that it has here
             error = error.replace(parcel.file, str(Path(parcel.name)))
         # Copies: the arrays that Ray returns are read-only and occupy the cluster's memory.

@@ -11,7 +11,7 @@ machine that has neither torch nor the checkpoint.
 
 import hashlib
 import json
-import os
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -19,10 +19,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from driftscore.arrayfile import read_npz
 from driftscore.backbones.clap.log_mel import ClapMel
 from driftscore.backbones.clap.model import Description
+from driftscore.backbones.hub import cached_folder
 from driftscore.errors import FormatError
 from driftscore.files import cache_home, sha256
+from driftscore.reading import read_text, reading
+from driftscore.schema import choice, count, mapping, number, table, text, validate
 from driftscore.vectors import Matrix
 
 KIND = "driftscore clap export"
@@ -32,6 +36,19 @@ GRAPHS = ("audio.onnx", "text.onnx")
 _SOURCES = ("config.json", "preprocessor_config.json", "tokenizer.json", "*.safetensors")
 _PROBE = "probe.npz"
 _AGAIN = "make it again with driftscore export"
+_MEL = table(
+    {"flavour": choice("slaney", "htk")},
+    {"rate": count, "n_fft": count, "hop": count, "mels": count, "length": count,
+     "low_hz": number(0, 1e6), "high_hz": number(0, 1e6), "padding": text},
+)  # fmt: skip
+_MODEL = table(
+    {"name": text, "fingerprint": text, "dim": count, "logit_scale": number(), "mel": _MEL}
+)
+_MANIFEST = table(
+    {"kind": text, "model": _MODEL, "precision": text, "source": text, "sha256": mapping(text),
+     "agreement": mapping(number())},
+    {"made_with": mapping(text)},
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -73,11 +90,19 @@ class Probe:
     @staticmethod
     def load(home: Path) -> "Probe":
         """Read the probe from the folder of an export."""
-        try:
-            with np.load(home / _PROBE, allow_pickle=False) as content:
-                return Probe(content["log_mel"], content["audio"], content["ids"], content["text"])
-        except (OSError, ValueError, KeyError) as error:
-            raise FormatError(f"The probe in {home} cannot be read: {error}") from error
+        names, what = ("log_mel", "audio", "ids", "text"), "probe of an export"
+        found = read_npz(home / _PROBE, names, what=what)
+        with reading(home / _PROBE, what, advice=_AGAIN):
+            mel, audio, ids, text = (found[name] for name in names)
+            kinds = "".join(array.dtype.kind for array in (mel, audio, ids, text))
+            if kinds != "ffif" or (audio.ndim, ids.ndim, text.ndim) != (2, 2, 2):
+                raise ValueError(f"its arrays have the types {kinds!r}, or the wrong shapes")
+            if not len(mel) == len(audio) > 0 or not len(ids) == len(text) > 0:
+                raise ValueError("its arrays have different lengths")
+            return Probe(
+                mel.astype(np.float32), audio.astype(np.float32), ids.astype(np.int64),
+                text.astype(np.float32),
+            )  # fmt: skip
 
 
 def is_export(home: Path) -> bool:
@@ -97,11 +122,17 @@ def home_of(fingerprint: str) -> Path:
 
 def read_export(home: Path) -> Export:
     """Read the manifest of an export."""
-    try:
-        content = json.loads((home / "manifest.json").read_text(encoding="utf-8"))
+    path, what = home / "manifest.json", "manifest of an export"
+    written = read_text(path, what)
+    with reading(path, what, advice=_AGAIN):
+        content = json.loads(written)
+        validate(content, _MANIFEST, where=str(path))
         if content["kind"] != KIND:
             raise ValueError(f"its kind is {content['kind']!r}")
         model = content["model"]
+        sizes = [value for value in model["mel"].values() if isinstance(value, int)]
+        if min([model["dim"], *sizes]) < 1:
+            raise ValueError("one of its sizes is 0")
         return Export(
             home,
             Description(**(model | {"mel": ClapMel(**model["mel"])})),
@@ -110,8 +141,6 @@ def read_export(home: Path) -> Export:
             content["sha256"],
             content["agreement"],
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FormatError(f"The export in {home} cannot be read ({error}); {_AGAIN}") from error
 
 
 def write_manifest(export: Export, *, made_with: Mapping[str, str]) -> None:
@@ -144,26 +173,18 @@ def find(name: str) -> Export | None:
 
 
 def _cached() -> Iterator[Export]:
+    """Yield the exports of the cache; a damaged one is as good as none, and a warning says so."""
     for home in sorted(exports_home().glob(f"*-{REVISION}")):
         if is_export(home):
-            yield read_export(home)
+            try:
+                yield read_export(home)
+            except FormatError as error:
+                warnings.warn(str(error), stacklevel=2)
 
 
 def checkpoint_folder(name: str) -> Path | None:
     """Return the folder of a checkpoint: the one given, or the one in the hub's cache."""
-    if (Path(name) / "config.json").is_file():
-        return Path(name)
-    hub = Path(
-        os.environ.get("HF_HUB_CACHE")
-        or Path(os.environ.get("HF_HOME") or "~/.cache/huggingface") / "hub"
-    ).expanduser()
-    repository = hub / f"models--{name.replace('/', '--')}"
-    try:
-        revision = (repository / "refs" / "main").read_text(encoding="utf-8").strip()
-    except OSError:
-        return None
-    snapshot = repository / "snapshots" / revision
-    return snapshot if (snapshot / "config.json").is_file() else None
+    return Path(name) if (Path(name) / "config.json").is_file() else cached_folder(name)
 
 
 def source_digest(folder: Path) -> str:

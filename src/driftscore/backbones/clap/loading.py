@@ -1,10 +1,11 @@
 """Which models are CLAPs, and which runtime a CLAP is loaded into."""
 
-import json
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
-from driftscore.backbones.clap import exported, onnx_towers
+from driftscore.backbones import hub
+from driftscore.backbones.clap import exported, onnx_towers, published
 from driftscore.backbones.clap.model import Clap
 from driftscore.errors import UsageError, unknown
 
@@ -23,28 +24,20 @@ RUNTIMES = ("auto", "torch", "onnx", "openvino")
 
 def accepts(spec: str) -> bool:
     """Return whether `spec` is a CLAP: a folder with its config or export, or a hub id."""
-    config = Path(spec) / "config.json"
-    if config.is_file():
-        return _model_type(config) == "clap"
-    if exported.is_export(Path(spec)):
+    name, _ = published.split_variant(spec)
+    folder = Path(name) if Path(name).is_dir() else hub.cached_folder(name)
+    if folder is not None and (folder / "config.json").is_file():
+        return hub.model_type(folder) == "clap"
+    if exported.is_export(Path(name)):
         return True
-    return spec.count("/") == 1 and not spec.startswith((".", "/", "~")) and not Path(spec).exists()
-
-
-def _model_type(config: Path) -> object:
-    """Return what a checkpoint's config says that it is; None if the config cannot be read."""
-    try:
-        content = json.loads(config.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return content.get("model_type") if isinstance(content, dict) else None
+    return hub.is_hub_id(name)
 
 
 def load(
     spec: str | os.PathLike[str] = DEFAULT, *, runtime: str = "auto", force: bool = False
 ) -> Clap:
     """Load a CLAP by hub id or folder; `force` loads one that is known to be broken."""
-    name = os.fspath(spec)
+    name, variant = published.split_variant(os.fspath(spec))
     if runtime not in RUNTIMES:
         raise unknown("runtime", runtime, RUNTIMES)
     if name in BROKEN and not force:
@@ -52,7 +45,11 @@ def load(
             f"{name} is refused: {BROKEN[name]}. Use {KNOWN[1]}, or pass force=True to load it "
             "anyway"
         )
-    found = None if runtime == "torch" else exported.find(name)
+    found = None if runtime == "torch" or variant else exported.find(name)
+    if found is None and _is_published(name, variant, runtime):
+        if runtime in ("torch", "openvino"):
+            raise UsageError(f"{name} is a published ONNX export, which runs in onnxruntime only")
+        return published.load_published(name, variant)
     if found is None:
         return _load_unexported(name, runtime)
     chosen, why = onnx_towers.choose(found, runtime)
@@ -62,6 +59,31 @@ def load(
         onnx_towers.tokenizer_of(found),
         runtime=why,
     )
+
+
+def _is_published(name: str, variant: str | None, runtime: str) -> bool:
+    """Return whether a model is to be run on the ONNX graphs that were published with it.
+
+    A model that has safetensors as well runs in torch, the reference, if torch is installed and
+    nothing else is asked for.
+    """
+    if variant is not None:
+        return True
+    if exported.is_export(Path(name)):
+        return False
+    folder = Path(name) if Path(name).is_dir() else hub.cached_folder(name)
+    if folder is not None:
+        graphs = bool(published.variants_in(published.files_of(folder)))
+        if not graphs or not hub.is_checkpoint(folder):
+            return graphs
+    elif name in KNOWN or not hub.is_hub_id(name):
+        return False
+    else:
+        files = hub.list_files(name)
+        graphs = bool(published.variants_in(files))
+        if not graphs or not any(file.endswith(".safetensors") for file in files):
+            return graphs
+    return runtime == "onnx" or (runtime == "auto" and find_spec("torch") is None)
 
 
 def _load_unexported(name: str, runtime: str) -> Clap:

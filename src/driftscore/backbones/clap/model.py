@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Protocol
 
 import numpy as np
@@ -10,15 +9,13 @@ from numpy.typing import NDArray
 
 from driftscore.audio import Samples
 from driftscore.backbones.clap.log_mel import ClapMel
-from driftscore.backbones.onnx.sessions import in_threads
+from driftscore.backbones.onnx.text_batches import embed_alike
 from driftscore.backbones.onnx.tokenizer import Tokenizer
 from driftscore.backbones.protocol import Backbone, Features
 from driftscore.vectors import Matrix, Vector, unit
 
 TEXT_ROWS = 4
-"""Texts per batch. The number is fixed, and a batch has texts of one token length: matrix products
-of one shape give a row the same bits at every position, products of another shape may not. Larger
-batches are no faster, and more of their rows would be fillers."""
+"""Texts per batch (see `text_batches`). Larger batches are no faster and have more fillers."""
 
 
 class Towers(Protocol):
@@ -31,6 +28,10 @@ class Towers(Protocol):
     @property
     def parallel(self) -> int:
         """Calls that may run at the same time; 1 if the runtime uses several threads itself."""
+
+    @property
+    def text_rows(self) -> int:
+        """Texts per call: `TEXT_ROWS`, or 1 if the rows of a call affect each other."""
 
     def audio(self, log_mel: Features) -> Vector:
         """Return the embedding of the log-mel of one window."""
@@ -76,8 +77,9 @@ class Clap(Backbone):
 
     @property
     def cache_key(self) -> str:
-        """Fingerprint and runtime: what the last bits of an embedding depend on."""
-        return f"{self.fingerprint}+{self.towers.runtime_name}"
+        """Fingerprint, runtime and texts per call: what the last bits of an embedding depend on."""
+        alone = "+1" if self.towers.text_rows == 1 else ""
+        return f"{self.fingerprint}+{self.towers.runtime_name}{alone}"
 
     def features(self, samples: Samples) -> Features:
         """Return the log-mel of one window, (frames, mels)."""
@@ -94,25 +96,10 @@ class Clap(Backbone):
 
     def embed_text(self, texts: Sequence[str]) -> Matrix:
         """Return one unit row per text."""
-        ids = [self.token_ids(text) for text in texts]
-        order = sorted(range(len(texts)), key=lambda row: len(ids[row]))
-        batches: list[list[int]] = []
-        for _, group in groupby(order, key=lambda row: len(ids[row])):
-            alike = list(group)
-            batches += [alike[at : at + TEXT_ROWS] for at in range(0, len(alike), TEXT_ROWS)]
-        # The longest texts first: the last batch to finish should be a short one.
-        batches.reverse()
-        found = in_threads(
-            lambda batch: self._embed_ids([ids[row] for row in batch]),
-            batches,
+        return embed_alike(
+            [self.token_ids(text) for text in texts],
+            self.towers.text,
+            rows=self.towers.text_rows,
+            dim=self.dim,
             parallel=self.parallel,
         )
-        rows = np.zeros((len(texts), self.dim), np.float32)
-        for batch, some in zip(batches, found, strict=True):
-            rows[batch] = some
-        return rows
-
-    def _embed_ids(self, ids: list[list[int]]) -> Matrix:
-        """Encode up to `TEXT_ROWS` texts of one token length; the first fills the free rows."""
-        filled = np.array(ids + [ids[0]] * (TEXT_ROWS - len(ids)), np.int64)
-        return unit(self.towers.text(filled)[: len(ids)])

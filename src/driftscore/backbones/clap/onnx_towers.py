@@ -14,10 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftscore.backbones.clap.exported import Export, Probe
+from driftscore.backbones.clap.model import TEXT_ROWS
+from driftscore.backbones.onnx.external_data import check_no_external_data
 from driftscore.backbones.onnx.sessions import InputArray, OnnxRun, OpenvinoRun
 from driftscore.backbones.onnx.tokenizer import Tokenizer, open_tokenizer
 from driftscore.backbones.protocol import Features
 from driftscore.errors import MismatchError, MissingExtraError
+from driftscore.reading import reading
 from driftscore.vectors import Matrix, Vector, unit
 
 TOLERANCE = 1e-4
@@ -45,7 +48,8 @@ def open_towers(export: Export, runtime: str) -> "OnnxTowers":
 
 def tokenizer_of(export: Export) -> Tokenizer:
     """Return the tokenizer of an export; its file already says not to pad and where to cut."""
-    return open_tokenizer(export.read("tokenizer.json").decode())
+    with reading(export.home / "tokenizer.json", "tokenizer"):
+        return open_tokenizer(export.read("tokenizer.json").decode())
 
 
 class OnnxTowers:
@@ -59,6 +63,8 @@ class OnnxTowers:
         self.export = export
         self.runtime_name = runtime_name
         self.parallel = os.cpu_count() or 1
+        # int8 rounds all rows of a call with one scale, so a row would depend on the others.
+        self.text_rows = TEXT_ROWS if export.precision == "fp32" else 1
         self._opened: dict[str, Tower] = {}
         self._opening = threading.Lock()
 
@@ -86,8 +92,13 @@ class OnnxTowers:
     def _open(self, kind: str) -> Tower:
         # Texts vary in length, which onnxruntime handles well and OpenVINO less so.
         run = OpenvinoRun if (self.runtime_name, kind) == ("openvino", "audio") else OnnxRun
-        tower = run(self.export.read(f"{kind}.onnx"))
-        difference = probe_difference(kind, tower, Probe.load(self.export.home))
+        name = f"{kind}.onnx"
+        graph = self.export.read(name)
+        check_no_external_data(graph, where=str(self.export.home / name))
+        tower = run(graph)
+        probe = Probe.load(self.export.home)
+        with reading(self.export.home, "export of a CLAP"):
+            difference = probe_difference(kind, tower, probe)
         if not difference <= TOLERANCE and self.export.precision == "fp32":
             raise MismatchError(
                 f"{self.runtime_name} gives {kind} embeddings that differ from torch's by "

@@ -1,30 +1,25 @@
 """CLAP in torch with transformers: the reference that exported towers are checked against."""
 
 import hashlib
-import logging
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from driftscore.backbones.clap.config import CheckpointConfig
+from driftscore.backbones import hub
+from driftscore.backbones.clap.config import FRONT_END_REVISION, LONGEST, CheckpointConfig, read_mel
 from driftscore.backbones.clap.log_mel import ClapMel
-from driftscore.backbones.clap.model import Description
+from driftscore.backbones.clap.model import TEXT_ROWS, Description
 from driftscore.backbones.onnx.tokenizer import Tokenizer
 from driftscore.backbones.protocol import Features
-from driftscore.errors import DownloadError, FormatError, MismatchError, MissingExtraError
+from driftscore.errors import FormatError, MismatchError, MissingExtraError
 from driftscore.vectors import Matrix, Vector
-
-_FRONT_END_REVISION = 3
-"""Part of the fingerprint; raise it whenever an embedding may change."""
-_LONGEST = 512
-"""Tokens read of a text; RoBERTa has no positions for more."""
 
 
 class Tensor(Protocol):
@@ -74,6 +69,7 @@ class TorchTowers:
 
     runtime_name = "torch"
     parallel = 1
+    text_rows = TEXT_ROWS
 
     def __init__(self, checkpoint: str, fingerprint: str, model: ClapModel | None = None) -> None:
         self.checkpoint = checkpoint
@@ -155,24 +151,9 @@ def open_checkpoint(name: str) -> tuple[TorchTowers, Description, Tokenizer]:
     return TorchTowers(name, description.fingerprint, model), description, tokenizer
 
 
-def _mel(extractor: Mapping[str, Any]) -> ClapMel:
-    """Return the front end that a checkpoint's preprocessor config describes."""
-    return ClapMel(
-        flavour="htk" if extractor["truncation"] == "fusion" else "slaney",
-        rate=extractor["sampling_rate"],
-        n_fft=extractor["fft_window_size"],
-        hop=extractor["hop_length"],
-        mels=extractor["feature_size"],
-        low_hz=extractor["frequency_min"],
-        high_hz=extractor["frequency_max"],
-        length=extractor["nb_max_samples"],
-        padding=extractor["padding"],
-    )
-
-
 def _fingerprint(model: ClapModel, mel: ClapMel, tokenizer: Tokenizer) -> str:
     settings = sorted(asdict(mel).items())
-    digest = hashlib.sha256(f"clap/{_FRONT_END_REVISION}/{settings}".encode())
+    digest = hashlib.sha256(f"clap/{FRONT_END_REVISION}/{settings}".encode())
     digest.update(tokenizer.to_str().encode())
     for key, tensor in sorted(tensors_of(model).items()):
         digest.update(key.encode() + tensor.tobytes())
@@ -181,37 +162,28 @@ def _fingerprint(model: ClapModel, mel: ClapMel, tokenizer: Tokenizer) -> str:
 
 def _read_checkpoint(name: str) -> tuple[Any, ClapMel, Tokenizer]:
     """Return the model in float32, the front end and the tokenizer of a checkpoint."""
-    try:
-        import torch  # noqa: F401
-        import transformers
-    except ImportError as error:
-        raise MissingExtraError("The clap backbone", "clap") from error
-    with _quiet(transformers.utils.logging):
+    if any(find_spec(library) is None for library in ("torch", "transformers")):
+        raise MissingExtraError("The clap backbone", "clap")
+    # Before the import, which takes seconds: a model that cannot be had is reported first.
+    home = hub.obtain(name, complete=hub.is_checkpoint, choose=hub.checkpoint_files)
+    if (kind := hub.model_type(home)) not in ("clap", None):
+        raise FormatError(
+            f"{name} is a {kind}, not a CLAP; name its family, as in --backbone pe_audio:{name} or "
+            f"mteb:{name} (see `driftscore list backbones`)"
+        )
+    import transformers
+
+    with hub.quiet_transformers():
         try:
-            extractor = transformers.ClapFeatureExtractor.from_pretrained(name)
-            tokenizer = transformers.AutoTokenizer.from_pretrained(name).backend_tokenizer
-            model: Any = transformers.ClapModel.from_pretrained(name, use_safetensors=True)
+            extractor = transformers.ClapFeatureExtractor.from_pretrained(home)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(home).backend_tokenizer
+            model: Any = transformers.ClapModel.from_pretrained(home, use_safetensors=True)
         except (OSError, ValueError) as error:
             reason = str(error).strip().split("\n")[0]
-            kind = FormatError if Path(name).is_dir() else DownloadError
-            raise kind(
+            raise FormatError(
                 f"The CLAP model {name!r} cannot be loaded: {reason} It must be a folder or a hub "
                 "id with config.json, preprocessor_config.json, a tokenizer and safetensors weights"
             ) from error
     tokenizer.no_padding()  # texts of one length are encoded together
-    tokenizer.enable_truncation(_LONGEST)
-    return model.float().eval(), _mel(extractor.to_dict()), tokenizer
-
-
-@contextmanager
-def _quiet(messages: Any) -> Iterator[None]:
-    """Turn off the messages and progress bars of transformers for a while."""
-    verbosity, bars = messages.get_verbosity(), messages.is_progress_bar_enabled()
-    messages.set_verbosity(logging.ERROR)
-    messages.disable_progress_bar()
-    try:
-        yield
-    finally:
-        messages.set_verbosity(verbosity)
-        if bars:
-            messages.enable_progress_bar()
+    tokenizer.enable_truncation(LONGEST)
+    return model.float().eval(), read_mel(extractor.to_dict(), where=name), tokenizer

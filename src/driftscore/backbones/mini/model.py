@@ -19,13 +19,15 @@ import numpy as np
 from driftscore.audio import Samples
 from driftscore.backbones.mini import front_end
 from driftscore.backbones.onnx.sessions import LazySession, in_threads
-from driftscore.backbones.onnx.tokenizer import Tokenizer, open_tokenizer
+from driftscore.backbones.onnx.tokenizer import Tokenizer, open_tokenizer, without_known_words
 from driftscore.backbones.protocol import Features, LocalBackbone, shipped_calibration
 from driftscore.errors import FormatError, UsageError
+from driftscore.schema import table, text, validate
 from driftscore.vectors import Matrix, Vector
 
 HOME = Path(__file__).resolve().parents[2] / "models" / "mini"
 MANIFEST = "manifest.toml"
+_FILES = ("audio.onnx", "pool.onnx", "text.onnx", "tokenizer.json")
 _UNKNOWN = 0  # the id of a piece that did not occur in training
 _FRONT_END_REVISION = 1
 """Part of the fingerprint; raise it whenever a change of the front end changes an embedding."""
@@ -80,6 +82,10 @@ class Mini(LocalBackbone):
         ids = [self._ids(text) for text in texts]
         return np.stack(in_threads(self._embed_ids, ids))
 
+    def unknown_labels(self, labels: Sequence[str]) -> list[str]:
+        """Return the labels that are made of pieces of words only, as those of another language."""
+        return without_known_words(self._pieces, labels)
+
     def _embed_ids(self, ids: list[int]) -> Vector:
         row: Vector = self._text.run(["embedding"], {"ids": np.array([ids], np.int64)})[0][0]
         return row
@@ -109,8 +115,9 @@ def _checked_files(home: Path) -> dict[str, bytes]:
     again = "reinstall driftscore"
     try:
         sums = tomllib.loads((home / MANIFEST).read_text(encoding="utf-8"))["sha256"]
+        validate(sums, table(dict.fromkeys(_FILES, text), open_=True), where=MANIFEST)
         files = {name: (home / name).read_bytes() for name in sums}
-    except (OSError, KeyError, tomllib.TOMLDecodeError) as error:
+    except (OSError, KeyError, TypeError, ValueError, FormatError) as error:
         raise FormatError(f"The model in {home} is incomplete ({error}); {again}") from error
     for name, expected in sums.items():
         if (actual := hashlib.sha256(files[name]).hexdigest()) != expected:

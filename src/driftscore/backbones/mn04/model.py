@@ -43,6 +43,10 @@ class Mn04(Backbone):
         """Return one unit row per text."""
         return self.space.embed_sentences(self.encoder.encode(texts))
 
+    def unknown_labels(self, labels: Sequence[str]) -> list[str]:
+        """Return the labels that are made of pieces of words only, as those of another language."""
+        return self.encoder.unknown_labels(labels)
+
 
 def load(
     weights: str | os.PathLike[str] | None = None,

@@ -6,13 +6,15 @@ same time from their own threads; a session can be shared between threads.
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from driftscore.errors import DriftscoreError, FormatError
 from driftscore.privacy import disable_openvino_telemetry
 
 InputArray = NDArray[np.generic]
@@ -20,10 +22,11 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
-class SessionInput(Protocol):
-    """An input of a graph."""
+class SessionValue(Protocol):
+    """An input or output of a graph."""
 
     name: str
+    type: str
 
 
 class Session(Protocol):
@@ -34,21 +37,46 @@ class Session(Protocol):
     ) -> list[NDArray[np.float32]]:
         """Return the outputs named (None: all of them) for the inputs given."""
 
-    def get_inputs(self) -> Sequence[SessionInput]:
+    def get_inputs(self) -> Sequence[SessionValue]:
         """Return the graph's inputs."""
 
+    def get_outputs(self) -> Sequence[SessionValue]:
+        """Return the graph's outputs."""
 
-def open_session(graph: bytes) -> Session:
-    """Return an onnxruntime session that runs a graph on one thread of the CPU."""
+
+def open_session(graph: bytes, data: Mapping[str, bytes] | None = None) -> Session:
+    """Return an onnxruntime session that runs a graph on one thread of the CPU.
+
+    `data` is the content of the files that the graph refers to (see `external_data`), by name.
+    """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    session: Session = onnxruntime.InferenceSession(
-        graph, options, providers=["CPUExecutionProvider"]
-    )
+    if data:
+        names, contents = list(data), list(data.values())
+        sizes = [len(content) for content in contents]
+        options.add_external_initializers_from_files_in_memory(names, contents, sizes)
+    with _running("cannot be loaded"):
+        session: Session = onnxruntime.InferenceSession(
+            graph, options, providers=["CPUExecutionProvider"]
+        )
     return session
+
+
+@contextmanager
+def _running(what: str) -> Iterator[None]:
+    """Turn the errors of a runtime, which has classes of its own, into one of ours."""
+    try:
+        yield
+    except DriftscoreError:
+        raise
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise FormatError(
+            f"A graph of the model {what} ({lines[0][:200]}); its files do not fit together"
+        ) from error
 
 
 class LazySession:
@@ -75,7 +103,8 @@ class LazySession:
                 graph = self._graph
                 self._session = open_session(graph if isinstance(graph, bytes) else graph())
             session = self._session
-        return session.run(outputs, inputs)
+        with _running("cannot be run"):
+            return session.run(outputs, inputs)
 
 
 class OnnxRun:
@@ -83,11 +112,13 @@ class OnnxRun:
 
     def __init__(self, graph: bytes) -> None:
         self._session = open_session(graph)
-        self._input = self._session.get_inputs()[0].name
+        with _running("has no input"):
+            self._input = self._session.get_inputs()[0].name
 
     def __call__(self, value: InputArray) -> NDArray[np.float32]:
         """Return the graph's output."""
-        return self._session.run(None, {self._input: value})[0]
+        with _running("cannot be run"):
+            return self._session.run(None, {self._input: value})[0]
 
 
 class OpenvinoRun:
@@ -99,22 +130,21 @@ class OpenvinoRun:
 
         core = openvino.Core()
         cores = os.cpu_count() or 1
-        self._compiled = core.compile_model(
-            core.read_model(graph, b""),
-            "CPU",
-            {
-                "INFERENCE_PRECISION_HINT": "f32",
-                "INFERENCE_NUM_THREADS": cores,
-                "NUM_STREAMS": cores,
-            },
-        )
+        settings = {
+            "INFERENCE_PRECISION_HINT": "f32",
+            "INFERENCE_NUM_THREADS": cores,
+            "NUM_STREAMS": cores,
+        }
+        with _running("cannot be loaded"):
+            self._compiled = core.compile_model(core.read_model(graph, b""), "CPU", settings)
         self._per_thread = threading.local()
 
     def __call__(self, value: InputArray) -> NDArray[np.float32]:
         """Return the graph's output; each thread uses a request of its own."""
         if not hasattr(self._per_thread, "request"):
             self._per_thread.request = self._compiled.create_infer_request()
-        outputs = self._per_thread.request.infer([value])
+        with _running("cannot be run"):
+            outputs = self._per_thread.request.infer([value])
         output: NDArray[np.float32] = next(iter(outputs.values())).copy()
         return output
 

@@ -3,10 +3,12 @@
 import importlib
 import io
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from driftscore.errors import MissingExtraError
+from driftscore.files import cache_home
 from driftscore.formats import visible
 from driftscore.lab.report import findings
 from driftscore.lab.report.detections import DetectionResult
@@ -245,6 +247,8 @@ def _shown(text: str) -> str:
 
 def _svg(panels: Sequence[T], draw: Callable[[PlotAxes, T], None], *, height: float = 3.5) -> str:
     """Draw one small chart per panel, two per row, with one legend; return the SVG."""
+    # matplotlib would write into the user's folder of settings otherwise.
+    os.environ.setdefault("MPLCONFIGDIR", str(cache_home() / "matplotlib"))
     try:
         figure_module = importlib.import_module("matplotlib.figure")
         matplotlib = importlib.import_module("matplotlib")

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from driftscore.errors import StoreError, UsageError
+from driftscore.files import is_url
 from driftscore.lab.conditions import COSINE
 from driftscore.lab.report import findings
 from driftscore.lab.report.detections import (
@@ -41,6 +42,8 @@ _TABLES = (
 def write_report(store: Store, out: str | Path, *, only: Collection[str] | None = None) -> None:
     """Write the report as HTML or Markdown, by the suffix of `out`; `only` are keys of cells."""
     target = Path(out)
+    if is_url(out):
+        raise UsageError(f"A report is written to a file of this machine, not to {out}")
     if target.suffix.lower() not in SUFFIXES:
         raise UsageError(f"Unsupported format {target.suffix!r}: use .html or .md")
     results = Results(store, only=only)

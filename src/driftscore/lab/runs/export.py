@@ -48,7 +48,7 @@ def export(rows: Iterable[Row], path: str | Path) -> int:
         raise UsageError(f"Unsupported format {target.suffix!r}: use {known}")
     table = list(flat_rows(rows))
     write = _WRITERS[target.suffix.lower()]
-    with replacing(target) as partial:
+    with replacing(path) as partial:
         write(table, partial)
     return len(table)
 

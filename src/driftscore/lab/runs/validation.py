@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from driftscore.audio import windows
-from driftscore.backbones import Backbone, load_backbone
+from driftscore.backbones import Backbone, find_family, load_backbone
 from driftscore.calibration import Calibration
 from driftscore.errors import DriftscoreError, UsageError, unknown
 from driftscore.lab.conditions import CLEAN, Scoring, canonical
@@ -48,10 +48,40 @@ def check(grid: Grid, *, load: Load = load_backbone) -> Facts:
     checked = _Check(grid, load)
     problems += checked.problems
     if problems:
-        shown = "".join(f"\n  - {problem}" for problem in dict.fromkeys(problems[:_SHOWN]))
-        more = f"\n  and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
-        raise UsageError(f"The grid {grid.name} cannot be run:{shown}{more}")
+        raise _cannot_run(grid, problems)
     return checked.facts
+
+
+def look_ahead(grid: Grid) -> tuple[Facts, list[str]]:
+    """Return what can be counted without models and data, and what a run would lack.
+
+    Names and numbers are checked. No model is loaded and no recording is read; clips are counted
+    in the datasets that are on this machine.
+    """
+    problems = [problem for block in grid.blocks for problem in _values(block)]
+    for axis, find in (("datasets", find_dataset), ("noises", find_noise), ("packs", _pack),
+                       ("backbones", find_family)):  # fmt: skip
+        finding: Callable[[str], object] = find
+        problems += [p for name in grid.names(axis) for p in _problem(finding, name)]
+    if problems:
+        raise _cannot_run(grid, problems)
+    counts, missing = {}, []
+    for block in grid.blocks:
+        for name in block.names("datasets"):
+            try:
+                clips = chosen_clips(name, grid.homes.get(name), block.limit)
+                counts[f"{name}/{block.limit}"] = len(clips)
+            except DriftscoreError as error:
+                missing.append(str(error))
+    for name in grid.names("noises"):
+        missing += _problem(lambda name: find_noise(name).recordings(grid.homes.get(name)), name)
+    return Facts(clips=counts), list(dict.fromkeys(missing))
+
+
+def _cannot_run(grid: Grid, problems: Sequence[str]) -> UsageError:
+    shown = "".join(f"\n  - {problem}" for problem in dict.fromkeys(problems[:_SHOWN]))
+    more = f"\n  and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+    return UsageError(f"The grid {grid.name} cannot be run:{shown}{more}")
 
 
 def chosen_clips(dataset: str, home: str | Path | None, limit: int) -> list[Clip]:

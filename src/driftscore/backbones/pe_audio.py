@@ -1,0 +1,249 @@
+"""Perception Encoder Audio: the audio and text towers of PE-AV, by hub id or folder.
+
+    samples at 48 kHz -> DAC encoder -> transformer -> class token -> audio head -> unit row
+    text -> ModernBERT -> first token before the final norm -> text head -> unit row
+
+Checkpoints of PE-AV (model type pe_audio_video) are read without their video part. transformers'
+`PeAudioModel.get_text_audio_embeds` cannot be used: in 5.x it fails, and its formula reads the
+token after the final norm, where the model that was trained reads it before (in the reference
+code, `hidden_states[22]` of 28 layers). Frame-level checkpoints (pe-a-frame) have no embedding of a
+clip and are refused. Windows are encoded one by one; weights are read from safetensors only.
+"""
+
+import hashlib
+import json
+import math
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftscore.audio import Samples
+from driftscore.backbones import hub
+from driftscore.backbones.onnx.text_batches import embed_alike
+from driftscore.backbones.onnx.tokenizer import Tokenizer
+from driftscore.backbones.protocol import LOGIT_SCALE, Backbone, Features
+from driftscore.errors import FormatError, MismatchError, MissingExtraError, UsageError
+from driftscore.vectors import Matrix, Vector, unit
+
+KNOWN = (
+    "facebook/pe-av-small",
+    "facebook/pe-av-base",
+    "facebook/pe-av-large",
+    "facebook/pe-av-small-16-frame",
+    "facebook/pe-av-base-16-frame",
+    "facebook/pe-av-large-16-frame",
+)
+DEFAULT = KNOWN[0]
+SECONDS = 10.0
+"""Length of a window. The model takes up to 400 s; a window decides what a score is about."""
+_REVISION = 1
+"""Part of the fingerprint; raise it whenever an embedding may change."""
+_TYPES = ("pe_audio", "pe_audio_video")
+_LONGEST, _TEXT_ROWS = 512, 4
+_RATE = 48_000
+
+
+def accepts(spec: str) -> bool:
+    """Return whether `spec` is a PE-AV: a folder with its config, or one of the known hub ids."""
+    folder = Path(spec) if Path(spec).is_dir() else hub.cached_folder(spec)
+    return spec in KNOWN if folder is None else hub.model_type(folder) in _TYPES
+
+
+def load(spec: str | os.PathLike[str] = DEFAULT, *, seconds: float = SECONDS) -> "PeAudio":
+    """Load a model by hub id or folder; `seconds` is the length of its windows."""
+    if not 0.1 <= seconds <= 400:
+        raise UsageError(f"A window of PE-AV has from 0.1 to 400 seconds, got {seconds}")
+    if any(find_spec(library) is None for library in ("torch", "transformers")):
+        raise MissingExtraError("The pe_audio backbone", "clap")
+    name = os.fspath(spec)
+    home = hub.obtain(
+        name, complete=lambda folder: bool(hub.weight_files(folder)), choose=hub.checkpoint_files
+    )
+    return PeAudio(name, home, seconds)
+
+
+class PeAudio(Backbone):
+    """The audio and text towers of a PE-AV, in float32 on the CPU.
+
+    A pickled or copied object holds the place of the checkpoint and reads it again.
+    """
+
+    runtime = "torch; PE-AV has no other runtime"
+
+    def __init__(self, name: str, home: Path, seconds: float) -> None:
+        self.name = name
+        self.home = home.absolute()
+        self.seconds = seconds
+        self._model: Any = _read_model(self.home)
+        self._tokenizer: Tokenizer = _read_tokenizer(self.home)
+        self.rate, self.hop = _read_rate(self.home), math.prod(self._strides)
+        self.dim = int(self._model.config.text_config.hidden_size)
+        self.fingerprint = self._fingerprint()
+        scale = float(self._model.text_audio_logit_scale.detach()[0])
+        self.logit_scale = scale if scale > 0 else LOGIT_SCALE
+        self._encoding = threading.Lock()
+
+    def __reduce__(self) -> tuple[object, tuple[str, Path, float, str]]:
+        return _read_again, (self.name, self.home, self.seconds, self.fingerprint)
+
+    def features(self, samples: Samples) -> Features:
+        """Return the samples of a window, reflected at the end up to a multiple of the hop."""
+        missing = -len(samples) % self.hop
+        return np.pad(samples, (0, missing), "reflect") if missing else samples
+
+    def encode(self, features: Features) -> Vector:
+        """Return the unit embedding of one window."""
+        import torch
+
+        with torch.inference_mode():
+            out = self._model.get_audio_embeds(torch.from_numpy(features)[None, None])
+        row: Vector = unit(out.numpy())[0]
+        return row
+
+    def embed_text(self, texts: Sequence[str]) -> Matrix:
+        """Return one unit row per text."""
+        return embed_alike(
+            [self._tokenizer.encode(text).ids for text in texts],
+            self._embed_ids,
+            rows=_TEXT_ROWS,
+            dim=self.dim,
+            parallel=1,
+        )
+
+    def _embed_ids(self, ids: NDArray[np.int64]) -> Matrix:
+        """Return the embeddings of texts of one token length, not unit."""
+        import torch
+
+        tokens = torch.from_numpy(ids)
+        text, before_norm = self._model.text_model, []
+        with self._encoding, torch.inference_mode():
+            hook = text.final_norm.register_forward_pre_hook(
+                lambda _, arguments: before_norm.append(arguments[0])
+            )
+            try:
+                text(input_ids=tokens, attention_mask=torch.ones_like(tokens))
+            finally:
+                hook.remove()
+            rows: Matrix = self._model.text_audio_head(before_norm[0][:, 0]).numpy()
+        return rows
+
+    @cached_property
+    def _strides(self) -> list[int]:
+        return list(self._model.config.audio_config.dac_config.downsampling_ratios)
+
+    def _fingerprint(self) -> str:
+        settings = f"pe_audio/{_REVISION}/{self.rate}/{self.hop}/{self.seconds}"
+        digest = hashlib.sha256(settings.encode() + self._tokenizer.to_str().encode())
+        digest.update(
+            json.dumps(self._model.config.to_dict(), sort_keys=True, default=str).encode()
+        )
+        for key, tensor in sorted(self._model.state_dict().items()):
+            digest.update(key.encode() + tensor.contiguous().numpy().tobytes())
+        return f"pe_audio/{digest.hexdigest()}"
+
+
+def _read_again(name: str, home: Path, seconds: float, fingerprint: str) -> PeAudio:
+    model = PeAudio(name, home, seconds)
+    if model.fingerprint != fingerprint:
+        raise MismatchError(
+            f"The checkpoint {name} has changed since the model was loaded; load it again"
+        )
+    return model
+
+
+def _read_model(home: Path) -> Any:
+    """Return the model of a checkpoint in float32."""
+    import torch
+    import transformers
+
+    if not hasattr(transformers, "PeAudioModel"):
+        raise MissingExtraError("PE-AV", command="pip install 'transformers>=5'")
+    config = _read_json(home / "config.json")
+    kind = config.get("model_type")
+    if kind not in _TYPES:
+        raise FormatError(f"{home} is a {kind}, not one of {', '.join(_TYPES)}")
+    if "PeAudioFrameLevelModel" in str(config.get("architectures")):
+        raise FormatError(
+            f"{home} is a frame-level model: it embeds 40 ms frames and has no embedding of a "
+            f"clip. Use a clip-level one, such as {DEFAULT}"
+        )
+    try:
+        audio = config.get("audio_config")
+        if kind == "pe_audio_video":
+            audio = config["audio_video_config"]["audio_config"]
+        settings = transformers.PeAudioConfig(
+            text_config=config.get("text_config"), audio_config=audio
+        )
+        tensors = _read_tensors(home)
+        with hub.quiet_transformers():
+            loaded: Any = transformers.PeAudioModel.from_pretrained(
+                None, config=settings, state_dict=tensors, dtype=torch.float32,
+                output_loading_info=True,
+            )  # fmt: skip
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise FormatError(f"The PE-AV in {home} cannot be loaded: {reason}") from error
+    model, report = loaded
+    missing = sorted(report["missing_keys"]) + sorted(map(str, report["mismatched_keys"]))
+    if missing:
+        raise FormatError(f"The PE-AV in {home} lacks weights, such as {missing[0]}")
+    return model.eval()
+
+
+def _read_tensors(home: Path) -> dict[str, Any]:
+    """Return the tensors of the audio and text towers under the names of a `PeAudioModel`."""
+    from safetensors import safe_open
+
+    found = {}
+    for path in hub.weight_files(home):
+        with safe_open(path, "pt") as file:
+            for key in file.keys():  # noqa: SIM118 (it is not a mapping)
+                name = key.removeprefix("audio_model.")
+                if name.startswith(("text_model.", "audio_encoder.", "audio_head.", "text_audio_")):
+                    found[name] = file.get_tensor(key)
+    if not found:
+        raise OSError("it has no model.safetensors with the weights of an audio tower")
+    return found
+
+
+def _read_tokenizer(home: Path) -> Tokenizer:
+    import transformers
+
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(home).backend_tokenizer
+    except (OSError, ValueError) as error:
+        raise FormatError(f"The tokenizer in {home} cannot be read: {error}") from error
+    tokenizer.no_padding()  # texts of one length are encoded together
+    tokenizer.enable_truncation(_LONGEST)
+    found: Tokenizer = tokenizer
+    return found
+
+
+def _read_rate(home: Path) -> int:
+    """Return the sample rate of the feature extractor's settings, which have two places."""
+    settings: Mapping[str, Any] = {}
+    if (home / "preprocessor_config.json").is_file():
+        settings = _read_json(home / "preprocessor_config.json")
+    elif (home / "processor_config.json").is_file():
+        settings = _read_json(home / "processor_config.json").get("feature_extractor") or {}
+    rate = settings.get("sampling_rate", _RATE)
+    if not isinstance(rate, int) or not 1000 <= rate <= 1_000_000:
+        raise FormatError(f"The sample rate in {home} makes no sense: {rate!r}")
+    return rate
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise FormatError(f"{path} cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise FormatError(f"{path} must be a JSON object")
+    return content

@@ -1,0 +1,207 @@
+"""Cases of every command: its own parameters, each with good, damaged and odd values.
+
+The parameters are read from the command itself, so a new option takes part without an edit; a new
+command needs a line in `COMMANDS`.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+from hypothesis import strategies as st
+
+from driftscore.cli import data, lab
+from driftscore.cli.app import app
+from driftscore.formats import format_names
+from driftscore.rules import rule_names
+from tests.mutation import DAMAGE, Damage, damaged
+
+from .rule import Case
+from .world import World
+
+LABELS = (
+    "dog bark, siren", "dog,cat,rain", "dog", "", ",,,", "a,a", "=1+1, dog", "\x1b[31mred, dog",
+    "hond, kat", "犬, 猫", "x" * 3000 + ",y", "\udcff, dog", "dog\nbark, cat", "{c}, {p}", "-1, +2",
+)  # fmt: skip
+NUMBERS = ("0", "1", "0.5", "-1", "2", "nan", "inf", "1e999", "", "x", "0x10", "9" * 20, "1_0", "٣")
+NAMES = ("", ".", "..", "-", "~", "~nobody/x", "absent", "absent.npz", "*", "[", "a**b",
+         "x" * 300, "\udcff", "a\nb", "--", "nowhere://x", "s3://b/x.wav", "github://x",
+         "memory://none/*.wav", "file:///nowhere", "/dev/null", "/dev/zero",
+         "/proc/self/mem")  # fmt: skip
+OUTS = ("{out}/new.csv", "{out}/new.npz", "{out}/new.safetensors", "{out}/new.json", "{out}/a/b.md",
+        "{out}/new.html", "{out}/old.csv", "{out}/link.csv", "{out}/old.csv/below", "{out}", "-",
+        "/dev/null", "/dev/full", "", "/proc/x", "nowhere://x.npz", "github://x.csv",
+        "memory://o/x.npz", "{out}/\udcff.csv", "{out}/" + "x" * 300)  # fmt: skip
+PLUGINS = ("auto", "nothing", "", "json:dumps", "absent:x", ":", "os", "x" * 500, "\udcff", "../x")
+VARIABLES: tuple[tuple[str, tuple[str | None, ...]], ...] = (
+    ("HOME", (None, "", "{root}/absent", "{root}/work/notes.txt", "relative", "{root}/home")),
+    ("DRIFTSCORE_CACHE", ("", "{root}/work/notes.txt", "{root}/cache/new/deep", "~nobody/x",
+                          "/proc/x", "{root}/cache")),
+    ("XDG_CACHE_HOME", ("", "{root}/home/.cache", "/dev/null")),
+    ("COLUMNS", ("0", "-5", "abc", "1", "100000", "")),
+    ("LANG", ("C", "xx_YY.nope", "de_DE.ISO-8859-1", "")),
+    ("TERM", ("dumb", "xterm-256color", "nope")),
+    ("TMPDIR", ("{root}/tmp", "{root}/absent", "{root}/work/notes.txt", "")),
+    ("DRIFTSCORE_MAX_HOURS", ("0", "nan", "x", "1e-5", "inf", "24")),
+    ("DRIFTSCORE_LAB", ("{root}/cache/lab2", "{root}/work/notes.txt", "~nobody/x", "")),
+    ("DRIFTSCORE_DATA", ("{root}/cache/data2", "{root}/work/notes.txt", "~nobody/x", "")),
+    ("DRIFTSCORE_MN04", ("{root}/work/notes.txt", "{root}/absent", "")),
+    ("FORCE_COLOR", ("1",)),
+)  # fmt: skip
+ENCODINGS = ("utf-8", "ascii", "latin-1", "cp1252", "utf-16")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a command is fuzzed: arguments that make it quick, and how many cases it gets."""
+
+    always: tuple[str, ...] = ()
+    share: float = 1.0
+    never: tuple[str, ...] = ()
+    """Options that are not drawn."""
+
+
+FAKE = ("--backbone", "fake")
+ASK = ("--labels", "dog bark, siren")
+COMMANDS: dict[str, Plan] = {
+    "classify": Plan((*FAKE, *ASK), share=2.0, never=("--engine", "--address")),
+    "embed": Plan(FAKE, never=("--engine", "--address")),
+    "export": Plan(share=0.2),
+    "head": Plan((*FAKE, *ASK), share=1.5),
+    "score": Plan((*FAKE, *ASK), share=1.5),
+    "prompts": Plan(ASK),
+    "calibrate": Plan(FAKE, never=("--engine", "--address")),
+    "list": Plan(),
+    "cache": Plan(share=0.5),
+    "cache clear": Plan(share=0.5),
+    "lab run": Plan(("--plan",), never=("--engine", "--address")),
+    "lab status": Plan(),
+    "lab report": Plan(share=0.5),
+    "lab export": Plan(),
+    "lab mixes": Plan(),
+    "lab rebuild": Plan(),
+    "lab grids": Plan(share=0.1),
+    "data list": Plan(share=0.1),
+    "data get": Plan(share=0.5),
+    "data check": Plan(),
+}
+
+
+def all_commands() -> dict[str, Any]:
+    """Return every command of the tool by its name, with those of its groups."""
+    root: Any = typer.main.get_command(app)  # of click, or of typer's own copy of it
+    groups = {"lab": lab.app, "data": data.app}  # loaded by the command only when they are needed
+    found: dict[str, Any] = {}
+    for name, command in root.commands.items():
+        if name in groups:
+            command = typer.main.get_command(groups[name])
+        if hasattr(command, "commands"):
+            if command.invoke_without_command:
+                found[name] = command
+            found |= {f"{name} {inner}": one for inner, one in command.commands.items()}
+        else:
+            found[name] = command
+    return found
+
+
+def command_cases(name: str, world: World) -> st.SearchStrategy[Case]:
+    """Return a strategy for the cases of a command; its files are written when it is drawn."""
+    command, plan = all_commands()[name], COMMANDS[name]
+
+    @st.composite
+    def draw_case(draw: st.DrawFn) -> Case:
+        world.reset()
+        given: list[str] = []
+        if draw(st.integers(0, 5)):  # mostly what makes the command work
+            given += plan.always
+        for parameter in command.params:
+            given += _drawn(draw, parameter, plan, world)
+        changes: dict[str, str | None] = {}
+        if not draw(st.integers(0, 3)):
+            for variable, values in draw(st.lists(st.sampled_from(VARIABLES), max_size=3)):
+                changes[variable] = draw(st.sampled_from(values))
+        encoding = draw(st.sampled_from(ENCODINGS))
+        stdin = draw(st.sampled_from([b"", b"y\n", b"\xff\0"]))
+        return Case((*name.split(), *given), changes, encoding, stdin)
+
+    return draw_case()
+
+
+def _drawn(draw: st.DrawFn, parameter: Any, plan: Plan, world: World) -> list[str]:
+    """Return the words of a parameter: none, one or several, good or odd."""
+    if parameter.param_type_name == "argument":
+        count = draw(st.integers(0, 8))
+        count = min(count, 4) if parameter.nargs == -1 else min(count, 1)
+        return [draw(_values(parameter.name or "", world)) for _ in range(count)]
+    flag = max(parameter.opts, key=len)
+    rarely = 1 if parameter.required or flag in ("--out", "--head") else 9
+    if flag in plan.never or flag == "--help" or draw(st.integers(0, rarely)) == 1:
+        return []
+    if rarely == 9 and draw(st.integers(0, 8)):
+        return []
+    if parameter.is_flag:
+        return [flag]
+    times = draw(st.integers(1, 2)) if parameter.multiple else 1
+    return [word for _ in range(times) for word in (flag, draw(_values(flag, world)))]
+
+
+def _values(parameter: str, world: World) -> st.SearchStrategy[str]:
+    """Return values for an option or argument."""
+    own = parameter.lstrip("-").replace("-", "_")
+    texts = {
+        "labels": LABELS, "out": _outs(world), "path": _outs(world),
+        "format": (*format_names(), *PLUGINS), "rule": (*rule_names(), *PLUGINS),
+        "compare": (*rule_names(), *PLUGINS), "backbone": ("fake", *PLUGINS),
+        "preset": ("das2026", "acevedo2025", *PLUGINS), "pack": ("das52", "generic5", *PLUGINS),
+        "templates": ("das4", *PLUGINS), "set": ("beta=1", "tau=x", "=", "a=b=c", "beta=nan", "a"),
+        "prompt": ("{c}", "sound of {c}", "", "{x}", "{", "{c!r:>99}", "\udcff{c}"),
+        "reference": ("prompt", "matched", "x"), "direction": ("mean", "svd", ""),
+        "runtime": ("auto", "onnx", "openvino", "x", ""), "mirror": ("http://127.0.0.1:1", "", "x"),
+        "what": ("rules", "packs", "presets", "formats", "datasets", "noises", "mixings", "x", ""),
+        "names": ("texts", "audio", "models", "lab", "data", "x", ""),
+        "name": ("esc50", "folder", "musan", "recorded", "shared_events", "x", "", "../x"),
+        "store": (f"{world.root}/cache/lab", f"{world.root}/work/notes.txt", "~nobody/x"),
+        "calibration": ("none",),
+    }  # fmt: skip
+    kinds = {
+        "files": ("recordings",), "recordings": ("recordings",), "noise": ("recordings",),
+        "pool": ("recordings", "embeddings"), "update": ("recordings",), "clips": ("embeddings",),
+        "head": ("heads",), "calibration": ("calibrations",), "text_embeddings": ("embeddings",),
+        "labels_file": ("labels",), "pack": ("packs",), "templates": ("packs",),
+        "preset": ("presets",), "grid": ("grids",), "backbone": ("embeddings",),
+        "file": ("mixes",),
+    }  # fmt: skip
+    choices: list[st.SearchStrategy[str]] = []
+    if own in texts:
+        choices.append(st.sampled_from(texts[own]))
+    if own in kinds:
+        paths = [path for kind in kinds[own] for path in world.files.get(kind, [])]
+        if paths:
+            choices += [st.sampled_from([str(path) for path in paths])] * 2
+            choices.append(damaged_files(world, paths))
+    if own in ("beta", "threshold", "threads", "weight", "most", "seed", "workers"):
+        return st.sampled_from(NUMBERS)
+    if own in ("out", "path", "labels", "format", "store"):
+        return choices[0]
+    if own not in ("home",):
+        choices.append(st.sampled_from([str(path) for path in world.all_files()]))
+    choices.append(st.sampled_from(NAMES))
+    return st.one_of(choices)
+
+
+def _outs(world: World) -> tuple[str, ...]:
+    return tuple(name.replace("{out}", str(world.out)) for name in OUTS)
+
+
+def damaged_files(world: World, paths: list[Path]) -> st.SearchStrategy[str]:
+    """Return a strategy for the path of a damaged copy of one of some files."""
+
+    def write(path: Path, changes: list[Damage], name: str) -> str:
+        data = damaged(path.read_bytes(), changes)
+        copy = world.inputs / "case" / f"{abs(hash((data, name))) % 10**8}{name}{path.suffix}"
+        copy.write_bytes(data)
+        return str(copy)
+
+    odd = st.sampled_from(["", "=cmd", "\x1b[2J", "a\nb", "\udcff", "-", "'\"", "ü", "%s{c}"])
+    return st.builds(write, st.sampled_from(paths), DAMAGE, odd)

@@ -1,0 +1,99 @@
+"""`driftscore doctor`: every optional part is known to it, and it tells the truth."""
+
+import csv
+import io
+import json
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from driftscore.backbones import hub, mini
+from driftscore.cli import doctor
+from driftscore.cli.doctor import EXTRAS, examine
+from driftscore.version import __version__
+
+from .conftest import PROJECT, Run
+
+
+def states() -> dict[str, tuple[str, str]]:
+    return {str(row["part"]): (str(row["state"]), str(row["what"])) for row in examine()}
+
+
+def test_it_reports_the_version_the_runtimes_and_the_places(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    (tmp_path / "hf" / "hub" / "models--laion--clap-htsat--x").mkdir(parents=True)
+    status, out, _ = run("doctor", "--format", "csv")
+    assert status == 0, out
+    listed = list(csv.reader(io.StringIO(out)))
+    rows = {(part, what): state for part, state, what in listed}
+    parts = {part: what for part, _, what in listed}
+    assert parts["driftscore"].startswith(__version__)
+    assert "runs the model mini (527 dimensions)" in parts["runtime onnxruntime"]
+    assert str(tmp_path / "hf" / "hub") in parts["hub cache"]
+    assert rows["hub model", "laion/clap-htsat--x"] == "ok"
+    assert str(tmp_path / "cache") in parts["cache texts"]
+    assert "models are not downloaded" in parts["HF_HUB_OFFLINE"]
+
+
+def test_every_extra_is_known_with_its_libraries() -> None:
+    about = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = set(about["project"]["optional-dependencies"]) - {"dev"}
+    listed = {extra.name for extra in EXTRAS}
+    assert extras <= listed, "add the extra to EXTRAS in cli/doctor.py"
+
+
+def test_a_missing_part_comes_with_its_purpose_and_the_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("mteb", "onnx"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setenv("PATH", "")
+    found = states()
+    state, what = found["extra mteb"]
+    assert state == "missing"
+    assert "lacks mteb: pip install 'driftscore[mteb]'" in what
+    assert "CLAP without torch; lacks onnx" in found["extra export"][1]
+    assert found["ffmpeg"][0] == "missing"
+
+
+def test_a_runtime_that_does_not_work_is_broken_and_the_status_tells(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("libfoo.so cannot be opened")
+
+    monkeypatch.setattr(doctor, "load_backbone", fail)
+    status, out, _ = run("doctor", "--format", "json")
+    assert status == 1
+    broken = [row for row in json.loads(out) if row["state"] == "broken"]
+    assert [row["part"] for row in broken] == ["runtime onnxruntime"]
+    assert "libfoo.so" in broken[0]["what"]
+
+
+def test_the_hub_is_asked_only_on_request(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def reason() -> str:
+        asked.append("once")
+        return "no route"
+
+    monkeypatch.setattr(hub, "unreachable_reason", reason)
+    assert "no route" not in run("doctor", "-f", "csv")[1]
+    assert not asked
+    status, out, _ = run("doctor", "--hub", "-f", "csv")
+    assert status == 0
+    assert "does not answer (no route)" in out
+
+
+def test_it_works_where_nothing_optional_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for extra in EXTRAS:
+        for library in extra.libraries:
+            monkeypatch.setitem(sys.modules, library, None)
+    found = states()
+    assert not [part for part, (state, _) in found.items() if state == "broken"]
+    assert all(found[f"extra {extra.name}"][0] == "missing" for extra in EXTRAS)
+    assert mini.HOME.is_dir()
