@@ -16,8 +16,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from typer.testing import CliRunner
 
 from driftscore import Audio, Classifier, Detection, Event
+from driftscore.cli.listen import app
+from driftscore.errors import UsageError
 from driftscore.live.clips import ClipSettings, EventClips
 from driftscore.live.confirming import Confirmation
 from driftscore.live.listener import Listener, ListenSettings, changed_watch
@@ -267,3 +270,33 @@ def _size_of_pipe(child: "subprocess.Popen[bytes]") -> int:
 def test_settings_reach_the_detector(classifier: Classifier) -> None:
     strict = replace(Detection(), threshold=1000.0)
     assert not listened(classifier, scene(25, [(12, "siren")]), detection=strict).reported
+
+
+def test_a_clip_without_speech_may_be_written(classifier: Classifier) -> None:
+    assert SpeechGuard(classifier).speech(scene(5, [])) == ""
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["mic"], "No labels given"),
+    (["mic", "-l", "a, b", "--watch", "w.toml"], "give --watch only"),
+    (["mic", "-l", "a, b", "--audit-audio"], "give --audit DIR"),
+    (["mic", "-l", "a, b", "--speed", "fast"], "--speed must be a number"),
+    (["-", "-l", "a, b", "--pcm", "s24"], "No sample format called 's24'"),
+    (["mic", "-l", "a, b", "--level-seconds", "0"], "--level-seconds must be from 1"),
+    (["mic", "-l", "a, b", "--mqtt", "http://x"], "mqtt://host:1883"),
+])  # fmt: skip
+def test_wrong_usage_is_one_sentence(arguments: list[str], message: str) -> None:
+    found = CliRunner().invoke(app, arguments)
+    assert isinstance(found.exception, UsageError)
+    assert message in str(found.exception)
+
+
+def test_a_file_that_cannot_be_read_gives_status_1(tmp_path: Path) -> None:
+    (tmp_path / "broken.wav").write_bytes(b"no sound at all")
+    done = subprocess.run(
+        [*COMMAND, str(tmp_path / "broken.wav"), "-l", "siren, alarm clock"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "broken.wav" in done.stderr
+    assert "Traceback" not in done.stderr
