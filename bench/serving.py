@@ -80,7 +80,12 @@ def figures(load: Load, seconds: float) -> list[Figure]:
             note=f"p50 {p50:.0f} ms, p99 {p99:.0f} ms; {len(load.seconds) / seconds:.1f} results "
             f"per second; {refused} refusals; {load.errors} errors; load of the machine "
             f"{os.getloadavg()[0]:.1f} at the end",
-            details={"statuses": dict(load.statuses), "p50_ms": p50, "p99_ms": p99},
+            details={
+                "statuses": dict(load.statuses),
+                "broken": dict(Counter(load.broken)),
+                "p50_ms": p50,
+                "p99_ms": p99,
+            },
         ),
         Figure(
             f"memory of the service, {CLIENTS} clients",

@@ -21,6 +21,8 @@ from driftscore.service.state import ServiceState
 
 _DRAIN_S = 30
 """Seconds that requests in work may take after SIGTERM."""
+_IDLE_S = 75
+"""A connection is kept for longer than a client is asked to wait before it tries again."""
 _HEADER_BYTES = 64_000
 _BACKLOG = 512
 
@@ -56,6 +58,7 @@ def serve(settings: ServiceSettings, *, host: str, port: int, report: Callable[[
         server_header=False,
         h11_max_incomplete_event_size=_HEADER_BYTES,
         timeout_graceful_shutdown=_DRAIN_S,
+        timeout_keep_alive=_IDLE_S,
         proxy_headers=False,
     )
     server = _Server(config, state)
