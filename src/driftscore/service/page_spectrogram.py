@@ -22,7 +22,7 @@ HIGHEST_HZ = 14_000.0
 _FRAME_S = 0.032
 _BLOCK = 4096  # frames transformed at once: memory stays flat for long recordings
 
-Levels = NDArray[np.uint8]
+ByteLevels = NDArray[np.uint8]
 Powers = NDArray[np.float32]
 
 
@@ -30,7 +30,7 @@ Powers = NDArray[np.float32]
 class Picture:
     """Levels of mel bands (columns x bands, lowest band first), and what they cover."""
 
-    levels: Levels
+    levels: ByteLevels
     seconds: float
     low_hz: float
     high_hz: float
@@ -52,11 +52,11 @@ def spectrogram(audio: Audio, *, most_columns: int = MOST_COLUMNS, bands: int = 
     return Picture(to_levels(means), audio.seconds, low_hz, high_hz)
 
 
-def to_levels(powers: Powers) -> Levels:
+def to_levels(powers: Powers) -> ByteLevels:
     """Return powers as integers from 0 (`FLOOR_DB` and below) to 255 (`TOP_DB` and above)."""
     decibels = 10 * np.log10(np.maximum(powers, 1e-20))
     share = (decibels - FLOOR_DB) / (TOP_DB - FLOOR_DB)
-    levels: Levels = np.clip(np.rint(255 * share), 0, 255).astype(np.uint8)
+    levels: ByteLevels = np.clip(np.rint(255 * share), 0, 255).astype(np.uint8)
     return levels
 
 
