@@ -223,7 +223,7 @@ def test_a_damaged_export_is_refused(made: Export, tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"no probe of an export at"):
         load_backbone(home).embed_text(["dog"])
     (home / "manifest.json").write_text("{}")
-    with pytest.raises(FormatError, match="driftscore export"):
+    with pytest.raises(FormatError, match=r"manifest\.json: kind is missing"):
         load_backbone(home)
 
 

@@ -229,10 +229,10 @@ def test_what_is_wrong_with_the_model_is_raised_with_its_traceback() -> None:
     assert threading.active_count() == before
 
 
-def test_what_is_no_sound_at_all_is_raised() -> None:
+def test_what_is_no_sound_at_all_is_an_error_of_its_own() -> None:
     number: Any = 3
-    with pytest.raises(UsageError, match="Cannot read sound from a int"):
-        list(embed([number], Watched()))
+    [embedded] = embed([number], Watched())
+    assert "Cannot read sound from a int" in embedded.error
 
 
 def test_an_unknown_engine_and_a_wrong_number_of_threads_are_refused() -> None:

@@ -260,4 +260,4 @@ def test_other_runtimes_are_refused(home: Path) -> None:
     for runtime in ("torch", "openvino"):
         with pytest.raises(UsageError, match="runs in onnxruntime only"):
             load(home, runtime=runtime)
-    assert load(home, runtime="onnx").embed_audio([Audio(np.ones(999, np.float32), 48_000)]).any()
+    assert load(home, runtime="onnx").embed_audio([Audio(np.ones(9_999, np.float32), 48_000)]).any()

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 from hypothesis import strategies as st
 
-from driftscore.cli import data, lab
+from driftscore.cli import audit, data, lab
 from driftscore.cli.app import app
 from driftscore.formats import format_names
 from driftscore.rules import rule_names
@@ -64,7 +64,15 @@ class Plan:
 
 FAKE = ("--backbone", "fake")
 ASK = ("--labels", "dog bark, siren")
+LASTING = {
+    "listen": "runs until it is stopped: tests/live",
+    "serve": "runs until it is stopped: tests/service/test_hostile.py, schemathesis",
+}
+"""Commands that do not end by themselves, and where they are tested instead."""
 COMMANDS: dict[str, Plan] = {
+    "audit show": Plan(share=0.5),
+    "audit replay": Plan(share=0.5),
+    "lab soundscape": Plan(("--seconds", "30", "--quiet", "5", "--events", "1"), share=0.2),
     "classify": Plan((*FAKE, *ASK), share=2.0, never=("--engine", "--address")),
     "embed": Plan(FAKE, never=("--engine", "--address")),
     "export": Plan(share=0.2),
@@ -94,7 +102,11 @@ COMMANDS: dict[str, Plan] = {
 def all_commands() -> dict[str, Any]:
     """Return every command of the tool by its name, with those of its groups."""
     root: Any = typer.main.get_command(app)  # of click, or of typer's own copy of it
-    groups = {"lab": lab.app, "data": data.app}  # loaded by the command only when they are needed
+    groups = {
+        "lab": lab.app,
+        "data": data.app,
+        "audit": audit.app,
+    }  # loaded by the command only when they are needed
     found: dict[str, Any] = {}
     for name, command in root.commands.items():
         if name in groups:

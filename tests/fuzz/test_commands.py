@@ -16,7 +16,17 @@ from hypothesis import strategies as st
 
 from tests.mutation import DAMAGE, Damage, cases, damaged
 
-from .cases import ASK, COMMANDS, FAKE, NAMES, VARIABLES, all_commands, command_cases, damaged_files
+from .cases import (
+    ASK,
+    COMMANDS,
+    FAKE,
+    LASTING,
+    NAMES,
+    VARIABLES,
+    all_commands,
+    command_cases,
+    damaged_files,
+)
 from .rule import COUNTS, Case, Ended, expect, run_case
 from .world import World
 
@@ -33,7 +43,7 @@ def fuzz(share: float = 1.0) -> settings:
 
 
 def test_every_command_has_fuzz_cases() -> None:
-    assert sorted(COMMANDS) == sorted(all_commands())
+    assert sorted([*COMMANDS, *LASTING]) == sorted(all_commands())
 
 
 @pytest.mark.parametrize("name", COMMANDS)

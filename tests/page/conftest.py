@@ -80,7 +80,7 @@ class running:  # noqa: N801 (a context manager that is used like a function)
         self.thread.join(timeout=20)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its event loop runs in this thread until it is closed
 def browser() -> "Iterator[Browser]":
     """Start Chromium, or skip with what is missing."""
     try:

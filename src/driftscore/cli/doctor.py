@@ -53,6 +53,9 @@ EXTRAS = (
     Extra("mteb", "models of mteb, and mteb's tasks", ("mteb",)),
     Extra("lab", "the lab's loudness and figures", ("matplotlib", "pyloudnorm")),
     Extra("plot", "pictures of events: --plot", ("matplotlib",)),
+    Extra("live", "driftscore listen: a microphone", ("sounddevice",)),
+    Extra("mqtt", "driftscore listen: MQTT and Home Assistant", ("paho",)),
+    Extra("serve", "driftscore serve: HTTP and the page", ("fastapi", "uvicorn")),
     Extra("ray", "--engine ray: a cluster", ("ray",)),
     Extra("remote", "recordings by URL", ("fsspec",)),
 )
