@@ -31,7 +31,7 @@ from driftscore.classifier import Classifier
 from driftscore.errors import FormatError, UsageError
 from driftscore.files import sha256, writing_to
 from driftscore.head import Head
-from driftscore.reading import read_text
+from driftscore.reading import is_folder, read_text
 from driftscore.result import Result
 from driftscore.version import __version__
 
@@ -250,8 +250,8 @@ def read_entries(
     folder: str | os.PathLike[str], days: Sequence[str] = ()
 ) -> Iterator[tuple[str, dict[str, object]]]:
     """Yield where each entry is (file:line) and its content, in order of time."""
-    files = sorted(Path(folder).glob("????-??-??.jsonl"))
-    if not Path(folder).is_dir() or not files:
+    files = sorted(Path(folder).glob("????-??-??.jsonl")) if is_folder(Path(folder)) else []
+    if not files:
         raise UsageError(
             f"{folder} is not an audit folder: it has no file such as 2026-11-16.jsonl"
         )

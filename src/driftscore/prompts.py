@@ -114,6 +114,8 @@ def check_labels(labels: Iterable[str]) -> tuple[str, ...]:
     for label in typed:
         if not isinstance(label, str) or not words(label):
             raise UsageError(f"A label must be one or more words, got {label!r}")
+        if any("\ud800" <= sign <= "\udfff" for sign in label):
+            raise UsageError(f"A label must be valid Unicode, got {label!r}; is it UTF-8?")
         if (key := words(label)) in first:
             raise UsageError(
                 f"The labels {first[key]!r} and {label!r} are the same words ({key!r}); keep one"

@@ -60,6 +60,14 @@ def is_file(name: str) -> bool:
         return False
 
 
+def is_folder(name: str | Path) -> bool:
+    """Return whether a text is the path of a folder; impossible names are not."""
+    try:
+        return Path(name).is_dir()
+    except (OSError, ValueError):
+        return False
+
+
 def read_text(path: Path, what: str, *, most: int = MOST_TEXT) -> str:
     """Return the text of a UTF-8 file of at most `most` bytes."""
     size = regular_size(path, what)

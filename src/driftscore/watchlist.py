@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from driftscore.errors import FormatError, UsageError
-from driftscore.prompts import check_labels
+from driftscore.prompts import check_labels, words
 from driftscore.reading import read_text
 from driftscore.schema import filled_text, flag, items, number, parse_toml, table
 
@@ -97,7 +97,13 @@ class WatchList:
     def __post_init__(self) -> None:
         names = check_labels([label.name for label in self.labels])
         object.__setattr__(self, "names", names)
-        both = sorted({name.lower() for name in names} & {w.lower() for w in self.negatives})
+        for label in self.labels:
+            check_labels(_words(label))
+        if self.competing:
+            check_labels(self.competing)
+        both = sorted(
+            {words(name).lower() for name in names} & {words(w).lower() for w in self.negatives}
+        )
         if both:
             raise UsageError(f"{both[0]!r} is both a label and a negative word; choose one")
 
@@ -139,9 +145,13 @@ class WatchList:
         """All negative words: those of the list, of its labels, and the built-in ones."""
         own = [word for label in self.labels for word in label.negatives]
         built_in = BACKGROUND if self.background else ()
-        labels = {name.lower() for name in self.texts}
-        words = dict.fromkeys([*self.negatives, *own, *built_in])
-        return tuple(word for word in words if word.lower() not in labels)
+        seen = {words(name).lower() for name in self.texts}
+        found: list[str] = []
+        for word in (*self.negatives, *own, *built_in):
+            if words(word).lower() not in seen:
+                seen.add(words(word).lower())
+                found.append(word)
+        return tuple(found)
 
     @property
     def texts(self) -> tuple[str, ...]:

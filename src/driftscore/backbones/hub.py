@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from driftscore.errors import DownloadError, FormatError, UsageError
+from driftscore.reading import is_file, is_folder
 
 DEADLINE_S = 4.0
 """Seconds that the hub has to answer."""
@@ -27,7 +28,7 @@ Answer = TypeVar("Answer")
 def is_hub_id(spec: str) -> bool:
     """Return whether a name has the form owner/name and is not a path."""
     path = spec.startswith((".", "/", "~")) or "\\" in spec or ":" in spec
-    return spec.count("/") == 1 and not path and not Path(spec).exists()
+    return spec.count("/") == 1 and not path and not (is_file(spec) or is_folder(spec))
 
 
 def cache_folder() -> Path:
@@ -64,7 +65,7 @@ def obtain(
     `complete` tells whether a cached folder has every file that is needed; `choose` picks those
     files from all files of the model on the hub, or raises an error if some are missing.
     """
-    if Path(name).is_dir():
+    if is_folder(name):
         return Path(name)
     cached = cached_folder(name) if is_hub_id(name) else None
     if cached is not None and complete(cached):

@@ -30,6 +30,7 @@ from driftscore.backbones.onnx.text_batches import embed_alike
 from driftscore.backbones.onnx.tokenizer import Tokenizer
 from driftscore.backbones.protocol import LOGIT_SCALE, Backbone, Features
 from driftscore.errors import FormatError, MismatchError, MissingExtraError, UsageError
+from driftscore.reading import is_folder
 from driftscore.vectors import Matrix, Vector, unit
 
 KNOWN = (
@@ -52,7 +53,7 @@ _RATE = 48_000
 
 def accepts(spec: str) -> bool:
     """Return whether `spec` is a PE-AV: a folder with its config, or one of the known hub ids."""
-    folder = Path(spec) if Path(spec).is_dir() else hub.cached_folder(spec)
+    folder = Path(spec) if is_folder(spec) else hub.cached_folder(spec)
     return spec in KNOWN if folder is None else hub.model_type(folder) in _TYPES
 
 

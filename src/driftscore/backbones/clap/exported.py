@@ -25,7 +25,7 @@ from driftscore.backbones.clap.model import Description
 from driftscore.backbones.hub import cached_folder
 from driftscore.errors import FormatError
 from driftscore.files import cache_home, sha256
-from driftscore.reading import read_text, reading
+from driftscore.reading import is_folder, read_text, reading
 from driftscore.schema import choice, count, mapping, number, table, text, validate
 from driftscore.vectors import Matrix
 
@@ -107,7 +107,8 @@ class Probe:
 
 def is_export(home: Path) -> bool:
     """Return whether a folder is an export."""
-    return (home / "manifest.json").is_file() and (home / GRAPHS[0]).is_file()
+    files = (home / "manifest.json", home / GRAPHS[0])
+    return is_folder(home) and all(file.is_file() for file in files)
 
 
 def exports_home() -> Path:

@@ -8,6 +8,7 @@ from driftscore.backbones import hub
 from driftscore.backbones.clap import exported, onnx_towers, published
 from driftscore.backbones.clap.model import Clap
 from driftscore.errors import UsageError, unknown
+from driftscore.reading import is_folder
 
 KNOWN = (
     "laion/larger_clap_music_and_speech",
@@ -25,7 +26,7 @@ RUNTIMES = ("auto", "torch", "onnx", "openvino")
 def accepts(spec: str) -> bool:
     """Return whether `spec` is a CLAP: a folder with its config or export, or a hub id."""
     name, _ = published.split_variant(spec)
-    folder = Path(name) if Path(name).is_dir() else hub.cached_folder(name)
+    folder = Path(name) if is_folder(name) else hub.cached_folder(name)
     if folder is not None and (folder / "config.json").is_file():
         return hub.model_type(folder) == "clap"
     if exported.is_export(Path(name)):
