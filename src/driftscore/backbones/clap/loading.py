@@ -72,7 +72,7 @@ def _is_published(name: str, variant: str | None, runtime: str) -> bool:
         return True
     if exported.is_export(Path(name)):
         return False
-    folder = Path(name) if Path(name).is_dir() else hub.cached_folder(name)
+    folder = Path(name) if is_folder(name) else hub.cached_folder(name)
     if folder is not None:
         graphs = bool(published.variants_in(published.files_of(folder)))
         if not graphs or not hub.is_checkpoint(folder):

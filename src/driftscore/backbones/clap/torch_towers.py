@@ -19,6 +19,7 @@ from driftscore.backbones.clap.model import TEXT_ROWS, Description
 from driftscore.backbones.onnx.tokenizer import Tokenizer
 from driftscore.backbones.protocol import Features
 from driftscore.errors import FormatError, MismatchError, MissingExtraError
+from driftscore.reading import is_folder
 from driftscore.vectors import Matrix, Vector
 
 
@@ -79,7 +80,7 @@ class TorchTowers:
 
     def __reduce__(self) -> tuple[type["TorchTowers"], tuple[str, str]]:
         folder = Path(self.checkpoint)
-        where = str(folder.resolve()) if folder.is_dir() else self.checkpoint
+        where = str(folder.resolve()) if is_folder(folder) else self.checkpoint
         return type(self), (where, self.fingerprint)
 
     @property
