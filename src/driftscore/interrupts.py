@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from types import FrameType, TracebackType
 from typing import NoReturn
@@ -50,11 +50,21 @@ def interruptible() -> Iterator[None]:
 def watch_startup() -> None:
     """If this process is our command, let a Ctrl-C during its imports be one line as well.
 
-    The imports take a fraction of a second in which `main` is not yet running. In a program that
-    imports the library nothing is changed.
+    The imports take a fraction of a second in which `main` is not yet running, and an exception
+    there may become another one (numpy's ImportError), so the process ends at once: nothing has
+    been written yet. In a program that imports the library nothing is changed.
     """
-    if _is_command():
-        sys.excepthook = _without_traceback
+    if not _is_command():
+        return
+    sys.excepthook = _without_traceback
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not ignored by the shell
+        with suppress(ValueError):  # only the main thread can
+            signal.signal(signal.SIGINT, _end_now)
+
+
+def _end_now(number: int, frame: FrameType | None) -> NoReturn:
+    print(STOPPED, file=sys.stderr, flush=True)
+    os._exit(128 + number)
 
 
 def _is_command() -> bool:
