@@ -167,8 +167,8 @@ class EventView:
         if not self._count and self._nearest is not None:
             near = self._nearest
             say(
-                f"nearest: {near.label!r} at {hours_text(near.start_s)} with {near.score:.1f} of "
-                f"{near.threshold:.1f} ({near.rejected})"
+                f"nearest: {near.label!r} at {hours_text(near.start_s)} with {near.score:.2f} of "
+                f"{near.threshold:.2f} ({near.rejected})"
             )
         say(
             "next: --false-alarms 0.1 for fewer or 2 for more, --plot night.png for a picture, "

@@ -22,7 +22,7 @@ def write(
     unicode = (getattr(out, "encoding", None) or "utf-8").lower().startswith("utf")
     lines = box.SIMPLE_HEAD if unicode else box.ASCII
     table = Table(title=title or None, box=lines, title_justify="left")
-    shown = _without_empty_errors([flat(row) for row in rows])
+    shown = _without_empty_columns([flat(row) for row in rows])
     for key in shown[0] if shown else [name for name in columns if name != "unit"]:
         numeric = all(isinstance(row[key], (int, float)) or row[key] == "" for row in shown)
         table.add_column(
@@ -39,9 +39,9 @@ def write(
     out.write("\n".join(line.rstrip() for line in drawn.getvalue().splitlines()) + "\n")
 
 
-def _without_empty_errors(rows: Sequence[OutputRow]) -> list[OutputRow]:
-    """Drop the column `error` where no row has one, and the unit, which the title says."""
-    dropped = {"unit"} if any(row.get("error") for row in rows) else {"unit", "error"}
+def _without_empty_columns(rows: Sequence[OutputRow]) -> list[OutputRow]:
+    """Drop `error` and `time` where no row has one, and the unit, which the title says."""
+    dropped = {"unit", *(key for key in ("error", "time") if not any(row.get(key) for row in rows))}
     return [{key: value for key, value in row.items() if key not in dropped} for row in rows]
 
 
