@@ -19,10 +19,10 @@ import soundfile
 
 import driftscore
 from driftscore import Classifier, Embedder, build_bank, load_backbone
+from driftscore.answers import read_events
 from driftscore.calibration import Calibration
 from driftscore.embeddings import EmbeddingFile
 from driftscore.prompts import load_pack
-from driftscore.review import read_events
 from driftscore.settings import load_preset
 from driftscore.vectors import unit
 from driftscore.watchlist import WatchList

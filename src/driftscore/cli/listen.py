@@ -3,7 +3,7 @@
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -30,7 +30,7 @@ from driftscore.live.outputs.table import LiveTable
 from driftscore.live.sources import RawFormat, SourceOptions, find_sources
 from driftscore.live.store import SqliteEvents
 from driftscore.prompts import split_labels
-from driftscore.watchlist import WatchList
+from driftscore.watchlist import LONGEST_COOLDOWN_S, WatchList
 
 SourceNames = Annotated[
     list[str],
@@ -85,6 +85,10 @@ class SearchOptions:
     hop: take.HopLength = None
     min_duration: take.MinDuration = None
     calibration: take.CalibrationFile = None
+    merge: Annotated[
+        bool,
+        typer.Option("--merge", help="Report a sound once if several sources have it."),
+    ] = False
 
     def watch_list(self) -> WatchList:
         """Return the watch list of a file, or of labels and negative words."""
@@ -182,6 +186,10 @@ class OutputOptions:
         bool | None,
         _option("--table/--no-table", "A live table on stderr; usual on a terminal.", "Output"),
     ] = None
+    cooldown: Annotated[
+        str | None,
+        _option("--cooldown", "Send at most one message per label in so many seconds.", "Output"),
+    ] = None
     rejected: Annotated[
         bool, _option("--rejected", "Also write rejected events as lines of JSON.", "Output")
     ] = False
@@ -195,6 +203,17 @@ class OutputOptions:
     store: Annotated[
         Path | None, _option("--store", "Keep events in this SQLite file.", "Output")
     ] = None
+
+    def cooled(self, watch: WatchList) -> WatchList:
+        """Return a watch list with the cool-down that is asked for."""
+        seconds = take.optional_number("--cooldown", self.cooldown)
+        if seconds is None:
+            return watch
+        if not 0 <= seconds <= LONGEST_COOLDOWN_S:
+            raise UsageError(
+                f"--cooldown must be from 0 to {LONGEST_COOLDOWN_S} s, got {seconds:g}"
+            )
+        return replace(watch, cooldown_s=seconds)
 
     @property
     def draws(self) -> bool:
@@ -239,9 +258,9 @@ def listen(
     model: ModelOptions,
 ) -> None:
     """Report the events of microphones, streams and files, as they happen."""
-    watch = search.watch_list()
+    watch = places.cooled(search.watch_list())
     classifier = search.classifier(model, watch)
-    settings = keeping.settings(classifier, search.detection())
+    settings = replace(keeping.settings(classifier, search.detection()), merge=search.merge)
     table = LiveTable(Console(stderr=True)) if places.draws else None
     shown = Listening(table, calibrated=settings.spl_offset is not None)
     found = find_sources(sources, inputs.options(shown.notify))

@@ -17,6 +17,7 @@ from driftscore.events import Detection
 from driftscore.live.blocks import QUEUE_S, BlockQueue
 from driftscore.live.clips import EventClips
 from driftscore.live.decisions import EventAudit
+from driftscore.live.merging import Merging
 from driftscore.live.meter import INTERVAL_S
 from driftscore.live.outputs import Output, Outputs
 from driftscore.live.reader import SourceReader
@@ -42,6 +43,7 @@ class ListenSettings:
         clips: where clips are written; None for nowhere.
         privacy: whether clips with speech are never written.
         audit: where decisions are recorded; None for nowhere.
+        merge: whether a sound that several sources have at the same time is reported once.
 
     """
 
@@ -52,6 +54,7 @@ class ListenSettings:
     clips: EventClips | None = None
     privacy: bool = False
     audit: EventAudit | None = None
+    merge: bool = False
 
 
 class Listener:
@@ -191,6 +194,7 @@ class Listener:
         return WorkSettings(
             self.outputs, EventIds(), self._notify, given.spl_offset, given.level_s, given.clips,
             SpeechGuard(self._classifier) if guard else None, given.audit,
+            Merging() if given.merge else None,
         )  # fmt: skip
 
     def _on_status(self, name: str) -> Callable[[bool, str], None]:

@@ -18,6 +18,7 @@ from driftscore.live.blocks import AudioBlock, BlockQueue
 from driftscore.live.clips import AudioRing, ClipSettings, EventClips, span
 from driftscore.live.confirming import Confirmation
 from driftscore.live.decisions import EventAudit
+from driftscore.live.merging import Merging
 from driftscore.live.meter import INTERVAL_S, SoundLevels, SoundMeter
 from driftscore.live.outputs import Outputs
 from driftscore.live.records import EventIds, EventRecord, LevelRecord, local_now
@@ -46,6 +47,7 @@ class WorkSettings:
         clips: where clips are written; None for nowhere.
         speech: looks for speech in clips before they are written; None where it may be kept.
         audit: where decisions are recorded; None for nowhere.
+        merging: finds sounds that several sources have; None where each source counts by itself.
 
     """
 
@@ -57,6 +59,7 @@ class WorkSettings:
     clips: EventClips | None = None
     speech: SpeechGuard | None = None
     audit: EventAudit | None = None
+    merging: Merging | None = None
 
 
 class _Run:
@@ -214,7 +217,10 @@ class Worker:
             event = replace(event, rejected=missing) if missing else event
         start, end = run.time(event.start_s), run.time(event.end_s)
         record = EventRecord(self._settings.ids.next(), self.name, event, start, end)
-        if not event.rejected:
+        merging = self._settings.merging
+        if merging is not None and not event.rejected and (same := merging.same_as(record)):
+            record = replace(record, event=replace(event, rejected=same))
+        if not record.event.rejected:
             record = self._with_clip(record, run)
         self._record(record, decided, run, finished_s)
         self._settings.outputs.event(record)
