@@ -326,7 +326,7 @@ def test_the_exit_status_is_that_of_the_error(
     def fail() -> None:
         raise error("the reason")
 
-    monkeypatch.setattr("driftscore.cli.app.app", fail)
+    monkeypatch.setattr("driftscore.cli.app.make_app", lambda: fail)
     assert run() == (status, "", "error: the reason\n")
 
 

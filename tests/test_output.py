@@ -303,7 +303,7 @@ def test_an_unexpected_error_is_one_line_that_says_how_to_see_more(
     def fail() -> None:
         raise RuntimeError("something\nodd")
 
-    monkeypatch.setattr("driftscore.cli.app.app", fail)
+    monkeypatch.setattr("driftscore.cli.app.make_app", lambda: fail)
     status, out, err = run()
     assert (status, out) == (1, "")
     assert err.startswith("error: unexpected RuntimeError: something odd. This is a bug")

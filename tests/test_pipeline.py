@@ -8,7 +8,7 @@ import pytest
 
 from driftscore import Backbone, Classifier, Embedder, PromptSettings, pipeline
 from driftscore.errors import UsageError
-from driftscore.pipeline import IGNORED, Answer, ZeroShotPipeline
+from driftscore.pipelines import IGNORED, Answer, ZeroShotPipeline
 from driftscore.vectors import Scores
 
 from .conftest import LABELS, WriteWav, noise_clip

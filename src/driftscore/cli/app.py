@@ -5,41 +5,75 @@ import os
 import sys
 import traceback
 import warnings
-from typing import Annotated
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from driftscore.cli import cache
-from driftscore.cli.calibrate import calibrate
-from driftscore.cli.classify import classify
-from driftscore.cli.doctor import doctor
-from driftscore.cli.embed import embed, export
-from driftscore.cli.heads import head, prompts, score
-from driftscore.cli.listing import list_
 from driftscore.cli.reporting import say
-from driftscore.cli.review import review
-from driftscore.cli.serve import serve
 from driftscore.cli.streams import discard_stdout, open_streams
+from driftscore.cli.values import PlainCommand, PlainGroup
 from driftscore.errors import DriftscoreError
 from driftscore.interrupts import STOPPED, Interrupted, interruptible
 from driftscore.version import __version__
 
-app = typer.Typer(
-    name="driftscore",
-    help="Zero-shot audio classification that keeps working in noise.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-for command in (classify, embed, export, head, score, prompts, calibrate, review, doctor, serve):
-    app.command()(command)
-app.command("list")(list_)
-app.add_typer(cache.app)
+_COMMANDS = {
+    "classify": "classify:classify",
+    "embed": "embed:embed",
+    "export": "embed:export",
+    "head": "heads:head",
+    "score": "heads:score",
+    "prompts": "heads:prompts",
+    "calibrate": "calibrate:calibrate",
+    "review": "review:review",
+    "doctor": "doctor:doctor",
+    "serve": "serve:serve",
+    "list": "listing:list_",
+    "lab": "app:lab",
+    "data": "app:data",
+    "listen": "app:listen",
+    "audit": "app:audit",
+    "cache": "cache:app",
+}
+"""Where each command is: a file here and a function in it, or the app of a group."""
+
+
+def make_app(names: Iterable[str] = tuple(_COMMANDS)) -> typer.Typer:
+    """Return the app of some commands; the files of the others are not imported."""
+    made = typer.Typer(
+        name="driftscore",
+        help="Zero-shot audio classification that keeps working in noise.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    made.callback(cls=PlainGroup)(options)
+    for name in names:
+        file, _, attribute = _COMMANDS[name].partition(":")
+        command = getattr(import_module(f"driftscore.cli.{file}"), attribute)
+        if isinstance(command, typer.Typer):
+            made.add_typer(command)
+        else:
+            settings = _PASS_ON if file == "app" else None
+            made.command(name, cls=PlainCommand, context_settings=settings)(command)
+    return made
+
+
+if TYPE_CHECKING:
+    app: typer.Typer
+    """All commands; it imports their files, so it is made when it is asked for."""
+else:
+
+    def __getattr__(name: str) -> typer.Typer:
+        if name != "app":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return globals().setdefault(name, make_app())
+
 
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
-@app.command(context_settings=_PASS_ON)
 def lab(context: typer.Context) -> None:
     """Measure rules in noise over a grid: run, status, report, export, mixes (extra: lab)."""
     from driftscore.cli.lab import app as group  # not at the top: most commands never need it
@@ -47,7 +81,6 @@ def lab(context: typer.Context) -> None:
     _pass_on(group, context)
 
 
-@app.command(context_settings=_PASS_ON)
 def data(context: typer.Context) -> None:
     """Download and check the datasets and noise corpora that the lab uses."""
     from driftscore.cli.data import app as group
@@ -55,7 +88,6 @@ def data(context: typer.Context) -> None:
     _pass_on(group, context)
 
 
-@app.command(context_settings=_PASS_ON)
 def listen(context: typer.Context) -> None:
     """Report the events of live sources: microphones, streams and files (extras: live, mqtt)."""
     from driftscore.cli.listen import app as group
@@ -63,7 +95,6 @@ def listen(context: typer.Context) -> None:
     _pass_on(group, context)
 
 
-@app.command(context_settings=_PASS_ON)
 def audit(context: typer.Context) -> None:
     """Show recorded decisions, and decide them again."""
     from driftscore.cli.audit import app as group
@@ -85,7 +116,6 @@ def _show_version(show: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def options(
     version: Annotated[
         bool,
@@ -100,8 +130,9 @@ def main() -> None:
     warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
     open_streams()
     try:
+        app = _asked_for(sys.argv[1:])
         with interruptible():
-            status = _run()
+            status = _run(app)
             sys.stdout.flush()
     except (Interrupted, KeyboardInterrupt) as error:
         say(STOPPED)
@@ -114,7 +145,13 @@ def main() -> None:
     sys.exit(status)
 
 
-def _run() -> int:
+def _asked_for(arguments: list[str]) -> typer.Typer:
+    """Return the app of the command that is asked for, or that of all to list or suggest them."""
+    first = arguments[0] if arguments else ""
+    return make_app([first]) if first in _COMMANDS else make_app()
+
+
+def _run(app: Callable[[], object]) -> int:
     """Run the command and return its exit status; raise only errors of stdout and interrupts."""
     try:
         app()

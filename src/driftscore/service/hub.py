@@ -15,7 +15,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from driftscore.errors import UsageError
-from driftscore.pipeline import softmax_answer
+from driftscore.pipelines import softmax_answer
 from driftscore.prompts import split_labels
 from driftscore.service.answers import FormError, documented, validation_message
 from driftscore.service.bodies import parse_json

@@ -45,10 +45,10 @@ class Mini(LocalBackbone):
     frame_s = front_end.FRAME_S
     context_s = front_end.CONTEXT_S
 
-    def __init__(self, files: Mapping[str, bytes]) -> None:
+    def __init__(self, files: Mapping[str, bytes], sums: Mapping[str, str]) -> None:
         digest = hashlib.sha256(f"mini/{_FRONT_END_REVISION}".encode())
-        for name in sorted(files):
-            digest.update(hashlib.sha256(files[name]).digest())
+        for name in sorted(sums):
+            digest.update(bytes.fromhex(sums[name]))
         self.fingerprint = f"mini/{digest.hexdigest()}"
         self._audio = LazySession(files["audio.onnx"])
         self._pool = LazySession(files["pool.onnx"])
@@ -104,14 +104,14 @@ class Mini(LocalBackbone):
 
 def load(home: str | PathLike[str] = HOME) -> Mini:
     """Load the model that comes with the package, or another build of it from a folder."""
-    model = Mini(_checked_files(Path(home)))
+    model = Mini(*_checked_files(Path(home)))
     if Path(home) == HOME:
         model.calibration_file = shipped_calibration(model.name)
     return model
 
 
-def _checked_files(home: Path) -> dict[str, bytes]:
-    """Read the model's files and check them against the checksums in the manifest."""
+def _checked_files(home: Path) -> tuple[dict[str, bytes], dict[str, str]]:
+    """Return the model's files and their checksums, which must be those in the manifest."""
     again = "reinstall driftscore"
     try:
         sums = tomllib.loads((home / MANIFEST).read_text(encoding="utf-8"))["sha256"]
@@ -125,4 +125,4 @@ def _checked_files(home: Path) -> dict[str, bytes]:
                 f"{home / name} is damaged or edited (sha256 {actual[:12]}..., expected "
                 f"{expected[:12]}...); {again}"
             )
-    return files
+    return files, sums
