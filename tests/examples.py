@@ -38,7 +38,7 @@ NOT_RUN = {
     r"^driftscore lab (export|soundscape)": "needs rows or ../shared; tests/lab runs it",
     r"^driftscore (export|.*Xenova/)": "needs a model of the hub; tests/test_clap_export.py and "
     "tests/test_published_clap.py have small ones",
-    r"^driftscore .*--backbone clap$": "needs a model of the hub",
+    r"^driftscore .*--backbone clap/?$": "needs a model of the hub",
     r"^driftscore review .*(?<!--answers answers.txt)$": "asks on a terminal; tests/test_review.py",
     r"^driftscore audit": "needs the audit of a listener; tests/test_audit.py",
     r"^(hf download|pip install|sudo apt|python3 -m venv|openssl|export )": "sets up a machine",
@@ -112,21 +112,23 @@ def without_comment(line: str) -> str:
 
 def write_recordings(home: Path) -> None:
     """Write what the documents name: recordings, folders of them, and a list of labels."""
-    shutil.copytree(PROJECT / "demo" / "sounds", home / "demo" / "sounds")
-    siren, rate = soundfile.read(home / "demo" / "sounds" / "siren.flac", dtype="float32")
+    sounds = shutil.copytree(PROJECT / "demo" / "sounds", home / "demo" / "sounds")
+    for label in ("siren", "church_bell", "speech"):
+        (home / "clips" / label).mkdir(parents=True)
+        shutil.copy(sounds / f"{label}.flac", home / "clips" / label)
+    siren, rate = soundfile.read(sounds / "siren.flac", dtype="float32")
     rng = np.random.default_rng(0)
-    quiet = (0.003 * rng.standard_normal(20 * rate)).astype(np.float32)
-    night = quiet.copy()
+    night = 0.003 * rng.standard_normal(20 * rate)
     night[8 * rate : 8 * rate + len(siren)] += siren[: 12 * rate]
-    for name in ("night.flac", "night.wav", "20261116_031500.flac", "nights/20261116_0400.wav"):
-        (home / name).parent.mkdir(exist_ok=True)
-        soundfile.write(home / name, night, rate)
-    soundfile.write(home / "quiet_night.flac", 0.003 * rng.standard_normal(305 * 8000), 8000)
-    soundfile.write(home / "a.wav", siren, rate)
-    soundfile.write(home / "b.flac", night[: 4 * rate], rate)
-    for folder in ("clips", "archive", "recordings", "noises", "yard"):
+    (home / "nights").mkdir()
+    for name in ("a.wav", "b.flac", "night.flac", "night.wav", "nights/20261116_0400.wav"):
+        soundfile.write(home / name, night if "night" in name else siren, rate)
+    for name in ("quiet.flac", "quiet_night.flac"):
+        soundfile.write(home / name, 0.003 * rng.standard_normal(305 * 8000), 8000)
+    for folder, count in {"archive": 2, "recordings": 24, "noises": 2, "yard": 24}.items():
         (home / folder).mkdir()
-        for number in range(4):
-            part = siren[: 2 * rate] * 0.1 * number + 0.01 * rng.standard_normal(2 * rate)
-            soundfile.write(home / folder / f"{number}.flac", part, rate)
-    (home / "city.txt").write_text("siren\ndog bark\n", encoding="utf-8")
+        for number in range(count):
+            tone = np.sin(np.arange(8000) * (0.1 + 0.02 * number))
+            sound = 0.1 * tone + 0.02 * rng.standard_normal(8000)
+            soundfile.write(home / folder / f"{number}.flac", sound, 8000)
+    (home / "labels.txt").write_text("siren\ndog bark\n", encoding="utf-8")
