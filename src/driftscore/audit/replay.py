@@ -80,7 +80,9 @@ class Replayer:
 
     def __init__(self, folder: str | Path, *, backbone: str | Embedder | None = None) -> None:
         self._home = Path(folder)
-        self._backbone = backbone
+        self._given = Embedder(backbone) if isinstance(backbone, str) else backbone
+        if self._given is not None:
+            self._given.start()  # a model that cannot be loaded is an error of the caller
         self._embedders: dict[str, Embedder] = {}
         self._searched: tuple[object, list[dict[str, object]]] = (None, [])
 
@@ -156,8 +158,8 @@ class Replayer:
         if audio is None:
             return _from_scores("its audio was not kept, and the recording is gone or has changed")
         name = entry["backbone"]
-        if self._backbone is None and name not in backbone_names():
-            return _from_scores(f"its model {name!r} did not come with driftscore: name it")
+        if self._given is None and name not in backbone_names():
+            return _from_scores(f"its model {name!r} did not come with driftscore; name it")
         try:
             embedder = self._embedder(name)
             fingerprint = embedder.backbone.fingerprint
@@ -209,12 +211,11 @@ class Replayer:
         return self._home / folder / f"{digest}{suffix}"
 
     def _embedder(self, name: str) -> Embedder:
-        if isinstance(self._backbone, Embedder):
-            return self._backbone
-        spec = self._backbone or name
-        if spec not in self._embedders:
-            self._embedders[spec] = Embedder(spec)
-        return self._embedders[spec]
+        if self._given is not None:
+            return self._given
+        if name not in self._embedders:
+            self._embedders[name] = Embedder(name)
+        return self._embedders[name]
 
 
 _SAME_AUDIO = Replay(True, "decided again from the audio", from_audio=True)
