@@ -230,7 +230,7 @@ def test_a_log_cannot_name_files_outside_its_folder(
     for changes, words in (
         ({"recording": {**entry["recording"], "audio": "../a.wav"}}, "not the name of a copy"),
         ({"head_sha256": "../../head"}, "is not a sha256"),
-        ({"search_sha256": None, "backbone": str(tmp_path)}, "did not come with driftscore"),
+        ({"search_sha256": None, "backbone": str(tmp_path)}, "does not come with driftscore"),
     ):
         _line(file, entry | changes)
         status, out, _ = run("audit", "replay", tmp_path / "log")

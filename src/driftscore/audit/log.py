@@ -18,7 +18,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -87,7 +86,9 @@ class AuditLog:
         with _recording_in(self.home):
             for inner in (self.home, self.home / HEADS, self.home / SEARCHES):
                 inner.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._open(_today())  # a folder that cannot be written is noticed before any work
+            self._open(
+                f"{datetime.now(UTC):%Y-%m-%d}"
+            )  # a folder that cannot be written is noticed before any work
         self._known = (
             {decision_digest(entry) for _, entry in read_entries(self.home)} if once else None
         )
@@ -114,9 +115,10 @@ class AuditLog:
             recording = KeptRecording()
         elif not isinstance(recording, KeptRecording):
             recording = self.keep(recording)
+        moment = datetime.now(UTC).isoformat(timespec="milliseconds")
         entry: dict[str, object] = {
             "format": FORMAT,
-            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "time": moment,
             "kind": decision.kind,
             "source": decision.source,
             "outcome": decision.outcome,
@@ -129,7 +131,7 @@ class AuditLog:
             "calibration": by.calibration,
             "head_sha256": self._store(by.head, _store_head),
             "search_sha256": None if by.search is None else self._store(by.search, _store_search),
-            "recording": asdict(recording),
+            "recording": dict(vars(recording)),
             "versions": self._versions,
         }
         line = written(entry)
@@ -139,7 +141,7 @@ class AuditLog:
                 if digest in self._known:
                     return
                 self._known.add(digest)
-            self._append(line)
+            self._append(moment[:10], line)
             self._tidy()
 
     def close(self) -> None:
@@ -153,8 +155,7 @@ class AuditLog:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _append(self, line: bytes) -> None:
-        day = _today()
+    def _append(self, day: str, line: bytes) -> None:
         if day != self._day or os.fstat(self._file).st_size > PART_BYTES:
             self._open(day)
         count = os.write(self._file, line)
@@ -265,10 +266,6 @@ def _remove_cut_line(file: int) -> None:
             break
     if end < size:
         os.ftruncate(file, end)
-
-
-def _today() -> str:
-    return f"{datetime.now(UTC):%Y-%m-%d}"
 
 
 def _versions() -> dict[str, str]:

@@ -31,7 +31,7 @@ from driftscore.audit.labels import label_outcome
 from driftscore.audit.log import head_digest
 from driftscore.audit.searches import search_of
 from driftscore.audit.trace import decided_again, event_fields
-from driftscore.backbones import backbone_names
+from driftscore.backbones import DEFAULT_BACKBONE
 from driftscore.detector import event_batches
 from driftscore.embedder import Embedder
 from driftscore.errors import DriftscoreError, FormatError
@@ -42,6 +42,7 @@ from driftscore.reading import is_file, read_text, reading
 
 TOLERANCE = 1e-4
 """How far a score may be from the recorded one: the last bits differ between processors."""
+_OWN = (DEFAULT_BACKBONE, "fake")  # models without files of others
 _MOST_SEARCH = 50_000_000  # bytes
 _COPY = re.compile(AUDIO + r"/[0-9a-f]{64}(\.[A-Za-z0-9]{1,8})")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -74,7 +75,8 @@ class Replayer:
     ----------
         folder: where the log is.
         backbone: the model, by its name or path or as an embedder; None for those of the log, of
-            which only models by name are loaded: a log may come from anyone.
+            which only models that come with driftscore are loaded: a log may come from anyone, and
+            names no path that is opened, no module that is imported and nothing to download.
 
     """
 
@@ -158,8 +160,8 @@ class Replayer:
         if audio is None:
             return _from_scores("its audio was not kept, and the recording is gone or has changed")
         name = entry["backbone"]
-        if self._given is None and name not in backbone_names():
-            return _from_scores(f"its model {name!r} did not come with driftscore; name it")
+        if self._given is None and name not in _OWN:
+            return _from_scores(f"its model {name!r} does not come with driftscore: --backbone")
         try:
             embedder = self._embedder(name)
             fingerprint = embedder.backbone.fingerprint
