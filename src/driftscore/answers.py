@@ -7,7 +7,6 @@ replaces an earlier one. The store of a listener keeps its own (`live/reviews.py
 import csv
 import io
 import json
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Protocol
 from driftscore.errors import FormatError, UsageError
 from driftscore.files import writing_to
 from driftscore.reading import read_text
+from driftscore.schema import finite_number
 
 RIGHT, WRONG, UNSURE = "right", "wrong", "unsure"
 WORDS: Mapping[str, str] = {
@@ -194,11 +194,8 @@ def _event(row: Mapping[str, str], where: str) -> FoundEvent:
 
 
 def _number(text: str, where: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
+    value = finite_number(text)
+    if value is None:
         raise FormatError(f"{where}: expected a number, got {text!r}")
     return value
 

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from driftscore.audit import AuditLog
 from driftscore.classifier import Classifier
 from driftscore.errors import DriftscoreError
 from driftscore.events import Detection
 from driftscore.live.blocks import QUEUE_S, BlockQueue
 from driftscore.live.clips import EventClips
-from driftscore.live.decisions import EventAudit
 from driftscore.live.merging import Merging
 from driftscore.live.meter import INTERVAL_S
 from driftscore.live.outputs import Output, Outputs
@@ -53,7 +53,7 @@ class ListenSettings:
     queue_s: float = QUEUE_S
     clips: EventClips | None = None
     privacy: bool = False
-    audit: EventAudit | None = None
+    audit: AuditLog | None = None
     merge: bool = False
 
 
