@@ -28,7 +28,8 @@ from driftscore.live.worker import Worker, WorkSettings
 from driftscore.prompts import split_labels
 from driftscore.watchlist import WatchedLabel, WatchList
 
-_JOIN_S = 30.0  # how long a thread may take to finish
+JOIN_S = 30.0
+"""How long a thread may take to finish when the listener stops."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class Listener:
         """Stop reading, work on what was read, report the last events and close the outputs."""
         self._stop.set()
         for thread in self._threads:
-            thread.join(_JOIN_S)
+            thread.join(JOIN_S)
         for name, status in list(self._statuses.items()):
             if status.online:
                 self._on_status(name)(False, "stopped")
