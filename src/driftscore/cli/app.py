@@ -12,6 +12,7 @@ import typer
 from driftscore.cli import cache
 from driftscore.cli.calibrate import calibrate
 from driftscore.cli.classify import classify
+from driftscore.cli.completion import completion, prepare_completion
 from driftscore.cli.doctor import doctor
 from driftscore.cli.embed import embed, export
 from driftscore.cli.heads import head, prompts, score
@@ -24,16 +25,20 @@ from driftscore.errors import DriftscoreError
 from driftscore.interrupts import STOPPED, Interrupted, interruptible
 from driftscore.version import __version__
 
+_HELP = {"help_option_names": ["-h", "--help"]}
+
 app = typer.Typer(
     name="driftscore",
     help="Zero-shot audio classification that keeps working in noise.",
     no_args_is_help=True,
+    context_settings=_HELP,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 for command in (classify, embed, export, head, score, prompts, calibrate, review, doctor, serve):
     app.command()(command)
 app.command("list")(list_)
+app.command()(completion)
 app.add_typer(cache.app)
 
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -74,7 +79,7 @@ def audit(context: typer.Context) -> None:
 def _pass_on(group: typer.Typer, context: typer.Context) -> None:
     """Run a group of commands with the arguments that follow its name."""
     name = f"driftscore {context.info_name}"
-    status: object = group(args=context.args, prog_name=name, standalone_mode=False)
+    status: object = group(args=context.args, prog_name=name, standalone_mode=False, **_HELP)
     if isinstance(status, int) and status:
         raise typer.Exit(status)
 
@@ -117,6 +122,7 @@ def main() -> None:
 def _run() -> int:
     """Run the command and return its exit status; raise only errors of stdout and interrupts."""
     try:
+        prepare_completion(app, ("lab", "data", "listen", "audit"))
         app()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
