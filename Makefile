@@ -1,10 +1,10 @@
 # The same targets for people and for CI. VENV names the environment that is made.
 PYTHON ?= python3
 VENV ?= .venv
-BIN := $(VENV)/bin
+BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo setup test fuzz lint format docs bench scaper-env sed-env model sounds browser clean
+.PHONY: help demo setup test fuzz lint format docs bench dist scaper-env sed-env model sounds browser clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -55,6 +55,9 @@ $(VENV)/.docs: $(VENV)/.core
 bench: setup ## measure every bar beside its peers and write docs/bench.md (ONLY="scoring mixing": some)
 	$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
 
+dist: setup ## build the sdist, and the wheel from it, into dist/
+	$(BIN)/python -m build --no-isolation
+
 scaper-env: ## make scaper's own old environment, the oracle for mixing (needs libsox-dev and g++)
 	$(PYTHON) -m venv .venv-scaper
 	.venv-scaper/bin/python -m pip install --quiet 'numpy==1.26.4' 'scaper==1.6.5'
@@ -75,5 +78,5 @@ sounds: $(VENV)/.core ## make the demo's sounds again (needs espeak-ng)
 browser: ## install Chromium for the tests of the page (Debian, as root; without it they are skipped)
 	apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium
 
-clean: ## remove the environment, the site and all caches
-	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+clean: ## remove the environment, what was built and all caches
+	rm -rf $(VENV) dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

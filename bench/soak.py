@@ -109,7 +109,8 @@ def soak(home: Path, minutes: float, speed: float, count: int, *, waits: bool) -
     gc.collect()
     before = threading.active_count(), descriptors()
     store = SqliteEvents(home / "events.db")
-    lines = JsonLines(open(home / "events.jsonl", "w"), rejected=True, owned=True)  # noqa: SIM115
+    file = open(home / "events.jsonl", "w", encoding="utf-8")  # noqa: SIM115 (it is owned)
+    lines = JsonLines(file, rejected=True, owned=True)
     log = AuditLog(home / "audit")
     settings = ListenSettings(
         clips=EventClips(str(home / "clips"), ClipSettings(keep_days=0.01)),

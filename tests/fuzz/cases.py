@@ -84,6 +84,7 @@ COMMANDS: dict[str, Plan] = {
     # Answers are kept beside the events; see tests/test_review.py for damaged ones.
     "review": Plan(never=("--play", "--answers")),
     "list": Plan(),
+    "completion": Plan(("bash",), share=0.2),
     "doctor": Plan(share=0.5),
     "cache": Plan(share=0.5),
     "cache clear": Plan(share=0.5),
