@@ -51,6 +51,7 @@ _KEYS = 512  # keys a query: old builds of SQLite take 999
 _SETTLED_NS = 2_000_000_000
 _SCHEMA = (
     "PRAGMA page_size = 16384",  # of a new file: a row is 2 kB
+    "PRAGMA cache_size = -32000",  # kB: the index of 100,000 recordings stays in memory
     "CREATE TABLE IF NOT EXISTS audio_2 (model TEXT, sha256 BLOB, spans BLOB, rows BLOB, "
     "checksum INTEGER, PRIMARY KEY (model, sha256))",
     "CREATE TABLE IF NOT EXISTS files_2 (path TEXT PRIMARY KEY, stamp TEXT, sha256 BLOB, "
@@ -92,17 +93,17 @@ class AudioCache:
         rows = self._select(
             "SELECT path, stamp, sha256, checksum FROM files_2 WHERE path IN",
             (),
-            [one.place for one in placed],
+            [place for place, _, _ in placed],
         )
         known = {
             (path, stamp): digest
             for path, stamp, digest, checksum in rows
-            if _fits(checksum, digest, path, str(stamp))
+            if type(digest) is bytes and checksum == row_checksum(path, str(stamp), digest)
         }
-        digests = [known.get(one[:2], b"") if one.settled else b"" for one in placed]
+        digests = [known.get(one[:2], b"") if one[2] else b"" for one in placed]
         entries = self._entries(digests)
         return [
-            Found(*one[:3], digest, entries.get(digest))
+            Found(*one, digest, entries.get(digest))
             for one, digest in zip(placed, digests, strict=True)
         ]
 
@@ -166,7 +167,7 @@ class AudioCache:
     def _select(
         self, query: str, before: tuple[str, ...], keys: Sequence[str | bytes]
     ) -> list[tuple[Any, ...]]:
-        """Return the rows whose key is one of `keys`, up to a limit of bytes."""
+        """Return the rows whose key is one of `keys`, up to a limit of bytes in the third column."""
         rows: list[tuple[Any, ...]] = []
         left = _MOST_BYTES
         with self._lock:
@@ -177,7 +178,7 @@ class AudioCache:
                     if left > 0 and (db := self._open()):
                         for row in db.execute(f"{query} ({marks})", (*before, *block)):
                             rows.append(row)
-                            left -= sum(len(part) for part in row if isinstance(part, bytes))
+                            left -= len(row[2]) if type(row[2]) is bytes else 0
                             if left <= 0:
                                 break
             except (sqlite3.Error, OSError) as error:
@@ -203,7 +204,7 @@ class AudioCache:
 def unchanged(recording: Recording, found: Found) -> bool:
     """Return whether a recording has not changed since it was looked up."""
     now = _placed(recording, time.time_ns(), _working_folder())
-    return (now.place, now.stamp) == (found.place, found.stamp)
+    return now[:2] == found[:2]
 
 
 def is_local_file(recording: Recording) -> bool:
@@ -211,28 +212,31 @@ def is_local_file(recording: Recording) -> bool:
     return isinstance(recording, (str, os.PathLike)) and not is_url(recording)
 
 
-def _placed(recording: Recording, now_ns: int, here: str) -> Found:
-    """Return the place and the stamp of a recording; nothing for what cannot be stored."""
+_NOWHERE = ("", "", False)
+
+
+def _placed(recording: Recording, now_ns: int, here: str) -> tuple[str, str, bool]:
+    """Return place, stamp and settled of a recording (see `Found`); `_NOWHERE` if not stored."""
     try:
         source = recording
         if is_url(source):
             if (local := local_path(source)) is None:
                 stamp, settled = url_stamp(source)
-                return Found(source, stamp, settled)
+                return source, stamp, settled
             source = local
         if not isinstance(source, (str, os.PathLike)):
-            return Found()
+            return _NOWHERE
         # Not pathlib: it took longer than the rest of labelling 100,000 cached files.
         folder, sign, name = os.fspath(source).rpartition(os.sep)
         path = f"{_absolute(folder + sign, here)}{os.sep}{name}"
         if not here and not os.path.isabs(path):  # noqa: PTH117 (as above)
-            return Found()
+            return _NOWHERE
         about = os.stat(path)  # noqa: PTH116
     except Exception:  # whatever a remote store raises: reading it reports the error in its own row
-        return Found()
+        return _NOWHERE
     settled = now_ns - about.st_mtime_ns > _SETTLED_NS
     stamp = f"{about.st_size} {about.st_mtime_ns} {about.st_ctime_ns} {about.st_ino}"
-    return Found(_storable(path), stamp, settled)
+    return _storable(path), stamp, settled
 
 
 def _storable(path: str) -> str:
@@ -269,11 +273,11 @@ def _digest(source: object) -> bytes:
         return b""
 
 
-def _fits(checksum: object, value: object, *texts: str) -> bool:
-    """Return whether a value and the texts that it belongs to are those that were stored."""
-    return type(value) is bytes and checksum == row_checksum(*texts, value)
-
-
 def _entry(spans: bytes, rows: bytes) -> WindowEmbeddings:
-    times = np.frombuffer(spans, "<f8").reshape(-1, 2)
+    times = _times(spans)
     return times, np.frombuffer(rows, "<f4").reshape(len(times), -1)
+
+
+@lru_cache(maxsize=64)  # most clips of an archive have the length of others
+def _times(spans: bytes) -> NDArray[np.float64]:
+    return np.frombuffer(spans, "<f8").reshape(-1, 2)

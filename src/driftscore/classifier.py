@@ -133,7 +133,7 @@ class Classifier(Estimator):
         head = self._fitted().head_
         for block in _ready_together(self._watched(recordings)):
             good = [embedded for embedded in block if not embedded.error]
-            scores = head.scores(np.stack([e.embedding for e in good])) if good else _NO_SCORES
+            scores = head.scores(_embeddings(good)) if good else _NO_SCORES
             names, ends = [e.source for e in good], [e.seconds for e in good]
             scored = results(head.labels, names, scores, ends)
             for embedded in block:
@@ -364,6 +364,13 @@ def _ready_together(recordings: Iterable[Embedded]) -> Iterator[list[Embedded]]:
             block = []
     if block:
         yield block
+
+
+def _embeddings(recordings: Iterable[Embedded]) -> Matrix:
+    """Return one row per recording; most are one window, whose row needs no copy of its own."""
+    return np.concatenate(
+        [one.rows if len(one.rows) == 1 else one.embedding[None] for one in recordings]
+    )
 
 
 def _listed(recordings: Iterable[Item]) -> list[Item]:

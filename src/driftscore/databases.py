@@ -8,6 +8,7 @@ import os
 import sqlite3
 import stat
 import zlib
+from operator import methodcaller
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,8 @@ def open_database(path: Path, *statements: str) -> sqlite3.Connection:
         os.close(handle)
     db = sqlite3.connect(path, timeout=WAIT_S, check_same_thread=False)
     try:
-        db.text_factory = _text
+        # Damaged bytes make another text, which fits no checksum.
+        db.text_factory = methodcaller("decode", "utf-8", "replace")
         for statement in statements:
             db.execute(statement)
     except sqlite3.Error:
@@ -43,8 +45,7 @@ def row_checksum(*parts: str | bytes) -> int:
     """Return a checksum of the parts of a row; it finds damage, not intent."""
     found = 0
     for part in parts:
-        data = part.encode() if isinstance(part, str) else part
-        found = zlib.crc32(data, found)
+        found = zlib.crc32(part.encode() if isinstance(part, str) else part, found)
     return found
 
 
@@ -52,8 +53,3 @@ def is_usable(rows: Matrix) -> bool:
     """Return whether numbers are finite and not all zeros."""
     flat = rows.reshape(-1).astype(np.float64)
     return 0.0 < float(flat @ flat) < float("inf")
-
-
-def _text(data: bytes) -> str:
-    """Return a text of the database; damaged bytes make another text, which fits no checksum."""
-    return data.decode("utf-8", "replace")

@@ -152,6 +152,8 @@ def stated_rate(path: str) -> int | None:
 
 def describe(recording: object) -> str:
     """Return the name of a recording for messages and rows: its path, or what it is."""
+    if type(recording) is str:  # an archive has 100,000 of them
+        return recording
     name: object = None
     with suppress(Exception):  # of an object of someone else's: reading it reports the error
         if isinstance(recording, (str, os.PathLike)):

@@ -45,13 +45,12 @@ def result_rows(
 def _best_rows(results: Iterable[Result], unit: str) -> Iterator[OutputRow]:
     for result in results:
         best = result.best_two()  # once: an archive has 100,000 of these rows
-        label, runner_up, *_ = [*(label for label, _ in best), "", ""]
         yield {
             "file": result.source,
-            "label": label,
+            "label": best[0][0] if best else "",
             "score": best[0][1] if best else "",
             "margin": lead(best) if best else "",
-            "runner_up": runner_up,
+            "runner_up": best[1][0] if len(best) > 1 else "",
             "unit": unit,
             "error": result.error,
         }

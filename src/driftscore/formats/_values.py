@@ -34,19 +34,20 @@ def plain(value: OutputValue) -> object:
     return "; ".join(value) if isinstance(value, list) else value
 
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = frozenset("=+-@\t\r")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Control characters, with those that begin the escape sequences of terminals or turn text."""
 
 
 def cell(value: OutputValue) -> object:
     """Return a value as a cell of csv; a spreadsheet must not run a text as a formula."""
-    if value.__class__ is str or isinstance(value, list):
-        text = str(plain(value))
-        if text.startswith(_FORMULA):
-            text = f"'{text}"
-        return text.replace("\r", "\\r")  # the csv module would not quote it: a row would break
-    return plain(value)
+    if value.__class__ is not str and not isinstance(value, list):
+        return plain(value)
+    text = value if isinstance(value, str) else str(plain(value))
+    if text[:1] in _FORMULA:
+        text = f"'{text}"
+    # The csv module would not quote a carriage return: a row would break.
+    return text.replace("\r", "\\r") if "\r" in text else text
 
 
 def visible(text: str) -> str:
