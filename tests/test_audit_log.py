@@ -118,6 +118,10 @@ def test_a_line_that_a_power_cut_left_does_not_spoil_the_next_one(
     with AuditLog(tmp_path) as log:
         log.record(decision("b.wav"), by)
     assert sources(tmp_path) == ["a.wav", "b.wav"]
+    file.write_bytes(b"x" * 70_000)
+    with AuditLog(tmp_path) as log:
+        log.record(decision("c.wav"), by)
+    assert sources(tmp_path) == ["c.wav"]
 
 
 def test_a_full_disk_is_an_error_and_leaves_no_part_of_a_line(

@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TypeVar
 
@@ -49,6 +48,8 @@ _TIDY_SHARE = 0.05
 _PARTS = ("numpy", "onnxruntime", "soxr", "soundfile")
 _REMEMBERED = 100
 _BLOCK = 65_536
+_IN_WORK_S = 0.1
+_APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
 Stored = TypeVar("Stored", Head, Search)
 
 
@@ -176,7 +177,7 @@ class AuditLog:
         path = self.home / part_name(day, part)
         if path.exists() and path.stat().st_size > PART_BYTES:
             path = self.home / part_name(day, part + 1)
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        self._file = os.open(path, _APPEND, 0o600)
         self._day, self._name = day, path.name
         _remove_cut_line(self._file)
 
@@ -256,19 +257,28 @@ def _store_search(home: Path, search: Search) -> str:
 
 def _remove_cut_line(file: int) -> None:
     """Remove a line at the end of a file that a power cut left without its end."""
-    size = os.fstat(file).st_size
-    end = size
-    while end:
-        block = os.pread(file, min(end, _BLOCK), max(0, end - _BLOCK))
-        newline = block.rfind(b"\n")
-        end = max(0, end - _BLOCK) + newline + 1 if newline >= 0 else max(0, end - _BLOCK)
-        if newline >= 0:
-            break
+    size, end = _complete_lines(file)
     if end < size:
-        os.ftruncate(file, end)
+        time.sleep(_IN_WORK_S)
+        if _complete_lines(file) == (size, end):  # not one that another process is writing
+            os.ftruncate(file, end)
+
+
+def _complete_lines(file: int) -> tuple[int, int]:
+    """Return the size of a file, and where its last complete line ends."""
+    size = end = os.lseek(file, 0, os.SEEK_END)
+    while end:
+        first = max(0, end - _BLOCK)
+        os.lseek(file, first, os.SEEK_SET)
+        end = first + os.read(file, end - first).rfind(b"\n") + 1
+        if end > first:
+            break
+    return size, end
 
 
 def _versions() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version  # not at the top: it is slow
+
     found = {"driftscore": __version__, "python": platform.python_version()}
     for name in _PARTS:
         try:

@@ -9,9 +9,8 @@ typer sees the fields of `ScoreOptions` as parameters of the command.
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
-from typing import TypeGuard, get_type_hints
+from typing import TYPE_CHECKING, TypeGuard, get_type_hints
 
-from driftscore.audit import AuditLog, Retention
 from driftscore.backbones import DEFAULT_BACKBONE, DEFAULT_RUNTIME
 from driftscore.cli import options as take
 from driftscore.embedder import Embedder
@@ -21,6 +20,9 @@ from driftscore.events import Detection
 from driftscore.prompts import split_labels
 from driftscore.settings import AUTO, DEFAULT_PRESET, PromptSettings, load_preset
 from driftscore.watchlist import NONE, WatchList
+
+if TYPE_CHECKING:
+    from driftscore.audit import AuditLog
 
 Command = Callable[..., None]
 
@@ -231,19 +233,24 @@ class AuditOptions:
     audit: take.AuditFolder = None
     audit_audio: take.AuditAudio = False
 
-    def log(self, *, once: bool = False) -> AuditLog | None:
+    def log(self, *, once: bool = False) -> "AuditLog | None":
         """Open the audit log that is asked for; with `once` no decision is recorded twice."""
         if self.audit is None:
             if self.audit_audio:
                 raise UsageError("--audit-audio keeps audio in an audit: give --audit DIR as well")
             return None
+        from driftscore.audit import (
+            AuditLog,
+            Retention,
+        )  # not at the top: most commands never need it
+
         return AuditLog(
-            self.audit, keep_audio=self.audit_audio, once=once, retention=self.retention()
+            self.audit, keep_audio=self.audit_audio, once=once, retention=Retention(*self.bounds())
         )
 
-    def retention(self) -> Retention:
-        """Return for how long decisions are kept."""
-        return Retention()
+    def bounds(self) -> tuple[float | None, float | None]:
+        """Return the days and megabytes of decisions that are kept; None for all."""
+        return None, None
 
 
 @dataclass(frozen=True)
@@ -253,9 +260,7 @@ class LastingAuditOptions(AuditOptions):
     audit_days: take.AuditDays = None
     audit_mb: take.AuditMegabytes = "1000"
 
-    def retention(self) -> Retention:
-        """Return for how long decisions are kept."""
-        return Retention(
-            take.optional_number("--audit-days", self.audit_days),
-            take.number("--audit-mb", self.audit_mb),
-        )
+    def bounds(self) -> tuple[float | None, float | None]:
+        """Return the days and megabytes of decisions that are kept; None for all."""
+        days = take.optional_number("--audit-days", self.audit_days)
+        return days, take.number("--audit-mb", self.audit_mb)
