@@ -52,7 +52,7 @@ class FoundEvent:
 
 
 @dataclass(frozen=True)
-class Excerpt:
+class EventSound:
     """A part of a file, to be played; it lasts until `end_s`, or the end of the file."""
 
     path: Path
@@ -81,7 +81,7 @@ class Reviews(Protocol):
     def when(self, event: FoundEvent) -> str:
         """Return when an event was."""
 
-    def sound(self, event: FoundEvent) -> Excerpt | None:
+    def sound(self, event: FoundEvent) -> EventSound | None:
         """Return what to play of an event, None if there is nothing."""
 
 
@@ -108,10 +108,10 @@ class FileReviews:
         minutes, seconds = divmod(event.start_s, 60)
         return f"{int(minutes) // 60}:{int(minutes) % 60:02d}:{seconds:04.1f}"
 
-    def sound(self, event: FoundEvent) -> Excerpt | None:
+    def sound(self, event: FoundEvent) -> EventSound | None:
         """Return the part of the recording; its path may be relative to the file of events."""
         path = Path(event.file)
-        return Excerpt(
+        return EventSound(
             path if path.exists() else self._home / event.file, event.start_s, event.end_s
         )
 

@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from driftscore import Backbone, Embedder
+from driftscore.audio import read
+from driftscore.live.clips import EventClips
 from driftscore.live.records import LevelRecord, SourceStatus
 from driftscore.service.settings import ServiceSettings
 from driftscore.watchlist import WatchList
@@ -15,7 +18,7 @@ from tests.conftest import Run
 
 from .conftest import Site, Visit, running
 from .day_store import DayStore, found
-from .steps import Browser, Page, expect, until
+from .steps import SOUNDS, Browser, Page, expect, until
 
 STREAM = "**/v1/events/stream"
 
@@ -75,6 +78,7 @@ def test_the_live_tab_shows_sources_levels_and_hours(visit: Visit) -> None:
 def own(browser: Browser, mini: Backbone, tmp_path: Path) -> Iterator[tuple[Page, DayStore]]:
     """Return the live tab of a service with a store that a test may change."""
     store = DayStore(tmp_path / "events.db")
+    store.clips = tmp_path / "clips"
     settings = ServiceSettings(backbone=Embedder(mini, text_cache=False), event_store=store)
     with running(settings) as url:
         page = browser.new_page()
@@ -130,6 +134,30 @@ def test_a_listener_that_is_gone_without_a_word_is_noticed(own: tuple[Page, DayS
     expect(attic.locator(".problem")).to_contain_text(
         f"no report since {ended:%H:%M}: has the listener stopped?"
     )
+
+
+def test_the_clip_of_an_event_is_played_with_a_key(
+    own: tuple[Page, DayStore], tmp_path: Path
+) -> None:
+    page, store = own
+    now = datetime.now().astimezone()
+    sound = read(SOUNDS / "siren.flac")
+    clip = EventClips(str(tmp_path / "clips")).write(
+        sound, source="yard", label="wind", start=now, id=50
+    )
+    store.event(replace(found(50, "yard", "wind", 5.0, now, 2.0, 3.0), clip=clip))
+    store.event(replace(found(51, "yard", "wind", 5.0, now, 2.0, 3.0), clip=f"{clip}.gone"))
+    play = page.get_by_role("button", name=re.compile("^play ?: wind"))
+    expect(play).to_have_count(2)  # other events have no clip
+    page.locator(".events li", has=play).last.focus()
+    page.keyboard.press("p")
+    stop = page.get_by_role("button", name=re.compile("^stop ?: wind"))
+    expect(stop).to_have_count(1)
+    page.keyboard.press("p")
+    expect(stop).to_have_count(0)
+    page.locator(".events li", has=play).first.focus()
+    page.keyboard.press("p")
+    expect(page.locator(".events .problem")).to_contain_text("There is no clip of this event")
 
 
 def test_verdicts_of_the_page_are_the_answers_of_review(

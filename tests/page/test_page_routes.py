@@ -5,7 +5,8 @@ import io
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from fastapi.testclient import TestClient
 
 from driftscore import Audio, Backbone, Classifier, Embedder, build_bank, compile_head
 from driftscore.audio import read
+from driftscore.live.clips import EventClips
 from driftscore.noise import add_at_snr, synthetic
 from driftscore.service.app import create_app
 from driftscore.service.page_live import live_view
@@ -246,6 +248,37 @@ def test_the_live_view_is_that_of_the_store_and_a_verdict_reaches_it(
         missing = "/page/live/events/99/review"
         assert client.post(missing, json={"verdict": "wrong"}).status_code == 404
         assert client.post(address, json={"verdict": "so"}).status_code == 422
+
+
+def test_only_clips_of_a_listener_are_played(mini: Backbone, tmp_path: Path) -> None:
+    store, home = DayStore(tmp_path / "events.db"), tmp_path / "clips"
+    folder = EventClips(str(home))
+    now = datetime.now().astimezone()
+    inside = folder.write(read(SIREN), source="yard", label="siren", start=now, id=20)
+    (tmp_path / "secret.flac").write_bytes(b"secret")
+    (home / "link.flac").symlink_to(tmp_path / "secret.flac")
+    escapes = (
+        "../secret.flac",
+        "/etc/passwd",
+        "link.flac",
+        inside.replace("20.flac", "99.flac"),
+        "",
+    )
+    for number, clip in enumerate((inside, *escapes), start=20):
+        record = found(number, "yard", "siren", 5.0, now, 2.0, 3.0)
+        store.event(replace(record, clip=clip))
+    settings = ServiceSettings(backbone=Embedder(mini, text_cache=False), event_store=store)
+    store.clips = home
+    with serving(settings) as client:
+        assert client.get("/page/live").json()["clips"] is True
+        answer = client.get("/page/live/events/20/clip")
+        assert answer.headers["content-type"] == "audio/flac"
+        assert answer.content == (home / inside).read_bytes()
+        for number in (*range(21, 21 + len(escapes)), 1, 999):
+            assert client.get(f"/page/live/events/{number}/clip").status_code == 404
+        store.clips = None
+        assert client.get("/page/live").json()["clips"] is False
+        assert client.get("/page/live/events/20/clip").status_code == 404
 
 
 def test_labels_of_the_last_seconds_are_recent_and_open_ones_present(tmp_path: Path) -> None:

@@ -44,6 +44,11 @@ EventDatabase = Annotated[
     ),
 ]
 
+ServedClips = Annotated[
+    Path | None,
+    typer.Option("--clips", help="The folder of `driftscore listen --clips`, to play events."),
+]
+
 
 @flat
 def serve(
@@ -53,6 +58,7 @@ def serve(
     port: Port = str(DEFAULT_PORT),
     token_file: TokenFile = None,
     store: EventDatabase = None,
+    clips: ServedClips = None,
     calibration: take.CalibrationFile = None,
     threads: take.Threads = None,
     queue: Queue = str(ServiceSettings.queue),
@@ -65,6 +71,8 @@ def serve(
     except ImportError as error:
         raise MissingExtraError("The service", "serve") from error
 
+    if clips is not None and store is None:
+        raise UsageError("--clips are those of the events in a store: give --store FILE as well")
     settings = ServiceSettings(
         backbone=model.backbone,
         runtime=model.runtime,
@@ -76,7 +84,7 @@ def serve(
         ),
         queue=take.whole("--queue", queue),
         token=read_token(token_file),
-        event_store=None if store is None else SqliteEvents(store),
+        event_store=None if store is None else SqliteEvents(store, clips),
         audit=auditing.log(),
     )
     number = take.whole("--port", port)

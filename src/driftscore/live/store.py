@@ -19,6 +19,7 @@ from pathlib import Path
 from driftscore.answers import RIGHT, UNSURE, WRONG
 from driftscore.databases import open_database
 from driftscore.errors import StoreError, UsageError
+from driftscore.live.clips import find_clip
 from driftscore.live.records import (
     EventRecord,
     LevelRecord,
@@ -99,10 +100,18 @@ class StoredSource:
 
 
 class SqliteEvents:
-    """Events in an SQLite file; its methods may be called from any thread, and by processes."""
+    """Events in an SQLite file; its methods may be called from any thread, and by processes.
 
-    def __init__(self, path: str | PathLike[str]) -> None:
+    Parameters
+    ----------
+        path: the file; a new one is made.
+        clips: the folder with the clips of its events, for those who play them.
+
+    """
+
+    def __init__(self, path: str | PathLike[str], clips: Path | None = None) -> None:
         self._path = Path(path)
+        self.clips = clips
         self._lock = threading.Lock()
         with self._failing():
             self._db = open_database(
@@ -203,6 +212,13 @@ class SqliteEvents:
             ("" if since is None else _utc(since), limit),
         )
         return [_event(row) for row in rows]
+
+    def clip(self, event_id: int) -> Path | None:
+        """Return the clip of an event: a file that a listener has named, in its own folder."""
+        rows = self._read("SELECT clip FROM events WHERE id = ?", (event_id,))
+        if self.clips is None or not rows:
+            return None
+        return find_clip(self.clips, str(rows[0][0]))
 
     def review(self, event_id: int, verdict: str) -> bool:
         """Say whether an event is right or wrong; return whether there is such an event."""

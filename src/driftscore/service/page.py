@@ -150,6 +150,14 @@ def _add_live(routes: APIRouter, state: ServiceState) -> None:
     async def live() -> Json:
         return await to_thread(live_view, state.events, datetime.now().astimezone())
 
+    @routes.get("/page/live/events/{event_id}/clip")
+    async def clip(event_id: int) -> FileResponse:
+        store = state.events
+        path = await to_thread(store.clip, event_id) if isinstance(store, SqliteEvents) else None
+        if path is None:
+            raise HTTPException(404, "There is no clip of this event")
+        return FileResponse(path, media_type="audio/flac")
+
     @routes.post("/page/live/events/{event_id}/review")
     async def review(event_id: int, asked: AskedVerdict) -> Json:
         store = state.events

@@ -32,6 +32,7 @@ def live_view(store: object, now: datetime) -> dict[str, object]:
     hours = store.counts_by_hour(midnight)
     return {
         "available": True,
+        "clips": store.clips is not None,
         "now": now.isoformat(),
         "sources": [_source(source, events, recent) for source in store.sources()],
         "events": [asdict(event) for event in events],

@@ -1,7 +1,7 @@
 // The tab "Live": sources, today's events with a verdict on each, and when they happened.
 
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
-import { get, post } from "./api.js";
+import { bytes, get, post } from "./api.js";
 import { follow } from "./stream.js";
 import { signed } from "./words.js";
 
@@ -63,7 +63,7 @@ function Heatmap({ hours }) {
     </table></div>`}</section>`;
 }
 
-function EventRow({ event, current, problem, onVerdict, onFocus, row }) {
+function EventRow({ event, current, playable, playing, problem, onVerdict, onPlay, onFocus, row }) {
   const button = (verdict, key) => html`<button type="button" class=${`verdict-button ${verdict}`} tabindex="-1" aria-pressed=${event.verdict === verdict}
     onClick=${() => onVerdict(event, event.verdict === verdict ? "" : verdict)}>${verdict}<span class="visually-hidden">: ${event.label} at ${time(event.start)}</span> <kbd aria-hidden="true">${key}</kbd></button>`;
   return html`<li ref=${row} class=${event.verdict} tabindex=${current ? 0 : -1} onFocus=${onFocus} aria-current=${current}
@@ -71,12 +71,13 @@ function EventRow({ event, current, problem, onVerdict, onFocus, row }) {
     <time datetime=${event.start}>${time(event.start)}</time>
     <span class="label">${event.label}</span>
     <span class="facts">${event.duration_s.toFixed(1)} s \u00b7 ${event.source} \u00b7 score ${event.score.toFixed(1)}${event.snr_db === null ? "" : ` \u00b7 ${signed(event.snr_db.toFixed(0))} dB SNR`}</span>
-    <span class="buttons">${button("right", "R")}${button("wrong", "W")}</span>
+    <span class="buttons">${playable && event.clip && html`<button type="button" class="verdict-button" tabindex="-1" aria-pressed=${playing} onClick=${() => onPlay(event)}>
+      ${playing ? "stop" : "play"}<span class="visually-hidden">: ${event.label} at ${time(event.start)}</span> <kbd aria-hidden="true">P</kbd></button>`}${button("right", "R")}${button("wrong", "W")}</span>
     ${problem && html`<p class="problem" role="alert">${problem}</p>`}
   </li>`;
 }
 
-function Review({ events, count, onVerdict, problems }) {
+function Review({ events, count, playable, playing, onVerdict, onPlay, problems }) {
   const [chosen, setChosen] = useState(null);
   const rows = useRef({});
   const place = Math.max(0, events.findIndex(({ id }) => id === chosen));
@@ -94,6 +95,7 @@ function Review({ events, count, onVerdict, problems }) {
       r: () => { onVerdict(event, "right"); go(place + 1); },
       w: () => { onVerdict(event, "wrong"); go(place + 1); },
       u: () => onVerdict(event, ""),
+      p: () => { if (playable && event.clip) onPlay(event); },
     };
     const action = actions[key.key.length === 1 ? key.key.toLowerCase() : key.key];
     if (!action) return;
@@ -114,10 +116,10 @@ function Review({ events, count, onVerdict, problems }) {
   return html`<section class="card" aria-labelledby="review-title">
     <h2 id="review-title">Today <small>${events.length ? `${done} of ${events.length} reviewed${count > events.length ? `; the latest of ${count} events` : ""}` : ""}</small></h2>
     <p class="hint">Mark the events as right or wrong; <code>driftscore review</code> fits thresholds to the verdicts.${" "}
-      <span class="keys">Keys: <kbd>R</kbd> right, <kbd>W</kbd> wrong, <kbd>U</kbd> undo, <kbd>J</kbd> and <kbd>K</kbd> next and previous.</span></p>
+      <span class="keys">Keys: <kbd>R</kbd> right, <kbd>W</kbd> wrong, <kbd>U</kbd> undo, ${playable && html`<kbd>P</kbd> play, `}<kbd>J</kbd> and <kbd>K</kbd> next and previous.</span></p>
     ${events.length === 0 ? html`<p class="empty-list">No event yet today. They appear here as they happen.</p>`
       : html`<ol class="events">${events.map((event, i) => html`<${EventRow} key=${event.id} event=${event} current=${i === place}
-        problem=${problems[event.id]} onVerdict=${onVerdict} onFocus=${() => setChosen(event.id)} row=${(node) => { rows.current[event.id] = node; }} />`)}</ol>`}
+        playable=${playable} playing=${playing === event.id} problem=${problems[event.id]} onVerdict=${onVerdict} onPlay=${onPlay} onFocus=${() => setChosen(event.id)} row=${(node) => { rows.current[event.id] = node; }} />`)}</ol>`}
   </section>`;
 }
 
@@ -186,6 +188,40 @@ export function Live({ hidden }) {
     }
     verdicts.current += 1;
   };
+  const [playing, setPlaying] = useState(null);
+  const player = useRef(null);
+  const turns = useRef(0);
+  const silenced = () => {
+    turns.current += 1;
+    if (player.current) {
+      player.current.pause();
+      URL.revokeObjectURL(player.current.src);
+      player.current = null;
+    }
+    setPlaying(null);
+  };
+  const onPlay = async (event) => {
+    const stops = playing === event.id;
+    silenced();
+    if (stops) return;
+    setPlaying(event.id);
+    turns.current += 1;
+    const turn = turns.current;
+    try {
+      const content = await bytes(`/page/live/events/${encodeURIComponent(event.id)}/clip`);
+      if (turn !== turns.current) return; // stopped, or another clip, meanwhile
+      const sound = new Audio(URL.createObjectURL(new Blob([content], { type: "audio/flac" })));
+      player.current = sound;
+      sound.onended = silenced;
+      await sound.play();
+      setProblems((old) => ({ ...old, [event.id]: "" }));
+    } catch (error) {
+      if (turn !== turns.current) return; // its end was asked for
+      silenced();
+      setProblems((old) => ({ ...old, [event.id]: `The clip cannot be played: ${error.message}` }));
+    }
+  };
+  useEffect(() => { if (hidden) silenced(); }, [hidden]);
   if (hidden) return html`<div hidden></div>`;
   if (!view) return html`<div class="live"><p class="notice" role="alert">${problem || "Loading\u2026"}</p></div>`;
   if (!view.available) {
@@ -195,5 +231,5 @@ export function Live({ hidden }) {
   }
   return html`<div class="live">
     <${Sources} sources=${view.sources} now=${Date.now() + view.ahead} link=${problem && link.connected ? { connected: false, text: problem } : link} /><${Heatmap} hours=${view.hours} />
-    <${Review} events=${view.events} count=${view.count} onVerdict=${onVerdict} problems=${problems} /></div>`;
+    <${Review} events=${view.events} count=${view.count} playable=${view.clips} playing=${playing} onVerdict=${onVerdict} onPlay=${onPlay} problems=${problems} /></div>`;
 }
