@@ -167,7 +167,7 @@ class AudioCache:
     def _select(
         self, query: str, before: tuple[str, ...], keys: Sequence[str | bytes]
     ) -> list[tuple[Any, ...]]:
-        """Return the rows whose key is one of `keys`, up to a limit of bytes in the third column."""
+        """Return the rows whose key is one of `keys`, up to a limit of bytes (third column)."""
         rows: list[tuple[Any, ...]] = []
         left = _MOST_BYTES
         with self._lock:
