@@ -102,8 +102,8 @@ class AudioCache:
             done = {row[0] for row in rows}
             rows += self._select(_FILES, (), [place for place in places if place not in done])
         known = {
-            (path, stamp): (digest, self._checked(digest, *entry))
-            for path, stamp, digest, checksum, *entry in rows
+            (path, stamp): (digest, self._checked(digest, of_entry, spans, vectors))
+            for path, stamp, digest, checksum, of_entry, spans, vectors in rows
             if type(digest) is bytes and checksum == row_checksum(path, str(stamp), digest)
         }
         unknown = (b"", None)
