@@ -260,8 +260,9 @@ def _below(folder: str) -> Iterator[str]:
     failed: list[str] = []
     for here, _, names in os.walk(Path(folder), onerror=lambda e: failed.append(str(e.filename))):
         for name in names:
-            ending = os.path.splitext(name)[1]  # noqa: PTH122 (100,000 of them)
-            if ending.lower() in SUFFIXES and not name.startswith(MAC_PREFIX):
+            stem, dot, ending = name.rpartition(".")  # quicker than splitext; .wav has no stem
+            is_sound = dot + ending.lower() in SUFFIXES and stem.strip(".")
+            if is_sound and not name.startswith(MAC_PREFIX):
                 yield f"{here}{os.sep}{name}"
     yield from failed
 

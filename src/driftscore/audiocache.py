@@ -57,6 +57,12 @@ _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS files_2 (path TEXT PRIMARY KEY, stamp TEXT, sha256 BLOB, "
     "checksum INTEGER) WITHOUT ROWID",
 )
+_AUDIO = "SELECT sha256, checksum, spans, rows FROM audio_2 WHERE model = ? AND sha256 IN"
+_FILES = "SELECT path, stamp, sha256, checksum, NULL, NULL, NULL FROM files_2 WHERE path IN"
+_FILES_AND_AUDIO = (  # one query for both: in the order of the paths rows are side by side
+    "SELECT path, stamp, files_2.sha256, files_2.checksum, audio_2.checksum, spans, rows "
+    "FROM files_2 LEFT JOIN audio_2 ON model = ? AND audio_2.sha256 = files_2.sha256 WHERE path IN"
+)
 
 
 class Found(NamedTuple):
@@ -90,21 +96,19 @@ class AudioCache:
         """
         now, here = time.time_ns(), _working_folder()
         placed = [_placed(recording, now, here) for recording in recordings]
-        rows = self._select(
-            "SELECT path, stamp, sha256, checksum FROM files_2 WHERE path IN",
-            (),
-            [place for place, _, _ in placed],
-        )
+        places = [place for place, _, settled in placed if settled]
+        rows = self._select(_FILES_AND_AUDIO, (self.model,), places)
+        if len(rows) < len(places):  # new files, or too many bytes: then at least their digests
+            done = {row[0] for row in rows}
+            rows += self._select(_FILES, (), [place for place in places if place not in done])
         known = {
-            (path, stamp): digest
-            for path, stamp, digest, checksum in rows
+            (path, stamp): (digest, self._checked(digest, of_entry, spans, vectors))
+            for path, stamp, digest, checksum, of_entry, spans, vectors in rows
             if type(digest) is bytes and checksum == row_checksum(path, str(stamp), digest)
         }
-        digests = [known.get(one[:2], b"") if one[2] else b"" for one in placed]
-        entries = self._entries(digests)
+        unknown = (b"", None)
         return [
-            Found(*one, digest, entries.get(digest))
-            for one, digest in zip(placed, digests, strict=True)
+            Found(*one, *(known.get(one[:2], unknown) if one[2] else unknown)) for one in placed
         ]
 
     def read(self, recording: Recording, found: Found) -> Found:
@@ -146,18 +150,24 @@ class AudioCache:
             self._db = None
 
     def _entries(self, digests: Sequence[bytes]) -> dict[bytes, WindowEmbeddings]:
-        rows = self._select(
-            "SELECT sha256, spans, rows, checksum FROM audio_2 WHERE model = ? AND sha256 IN",
-            (self.model,),
-            [digest for digest in digests if digest],
-        )
-        found: dict[bytes, WindowEmbeddings] = {}
-        for digest, spans, vectors, checksum in rows:
-            # No further check of the numbers: 100,000 rows must take no second longer.
-            are_bytes = type(spans) is bytes and type(vectors) is bytes
-            if are_bytes and checksum == crc32(vectors, crc32(spans, crc32(digest, self._seed))):
-                found[digest] = _entry(spans, vectors)
-        return found
+        wanted = [digest for digest in digests if digest]
+        rows = self._select(_AUDIO, (self.model,), wanted)
+        entries = {digest: self._checked(digest, *entry) for digest, *entry in rows}
+        return {digest: entry for digest, entry in entries.items() if entry is not None}
+
+    def _checked(
+        self, digest: bytes, checksum: object, spans: object, rows: object
+    ) -> WindowEmbeddings | None:
+        """Return the embeddings of a content, None if there are none or they are damaged.
+
+        No further check of the numbers: 100,000 rows must take no second longer.
+        """
+        if type(spans) is not bytes or type(rows) is not bytes:
+            return None
+        if checksum != crc32(rows, crc32(spans, crc32(digest, self._seed))):
+            return None
+        times = _times(spans)
+        return times, np.frombuffer(rows, "<f4").reshape(len(times), -1)
 
     def _row(self, digest: bytes, entry: WindowEmbeddings) -> tuple[str | bytes | int, ...]:
         """Return the row of some embeddings, with its checksum."""
@@ -167,7 +177,7 @@ class AudioCache:
     def _select(
         self, query: str, before: tuple[str, ...], keys: Sequence[str | bytes]
     ) -> list[tuple[Any, ...]]:
-        """Return the rows whose key is one of `keys`, up to a limit of bytes in the third column."""
+        """Return the rows whose key is one of `keys`, up to a limit of bytes (last column)."""
         rows: list[tuple[Any, ...]] = []
         left = _MOST_BYTES
         with self._lock:
@@ -178,7 +188,7 @@ class AudioCache:
                     if left > 0 and (db := self._open()):
                         for row in db.execute(f"{query} ({marks})", (*before, *block)):
                             rows.append(row)
-                            left -= len(row[2]) if type(row[2]) is bytes else 0
+                            left -= len(row[-1]) if type(row[-1]) is bytes else 0
                             if left <= 0:
                                 break
             except (sqlite3.Error, OSError) as error:
@@ -271,11 +281,6 @@ def _digest(source: object) -> bytes:
             return hashlib.file_digest(cast(Any, handle), "sha256").digest()
     except Exception:  # as above
         return b""
-
-
-def _entry(spans: bytes, rows: bytes) -> WindowEmbeddings:
-    times = _times(spans)
-    return times, np.frombuffer(rows, "<f4").reshape(len(times), -1)
 
 
 @lru_cache(maxsize=64)  # most clips of an archive have the length of others

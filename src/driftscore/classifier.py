@@ -367,7 +367,7 @@ def _ready_together(recordings: Iterable[Embedded]) -> Iterator[list[Embedded]]:
 
 
 def _embeddings(recordings: Iterable[Embedded]) -> Matrix:
-    """Return one row per recording; most are one window, whose row needs no copy of its own."""
+    """Return one row per recording; most are one window, whose row is taken as it is."""
     return np.concatenate(
         [one.rows if len(one.rows) == 1 else one.embedding[None] for one in recordings]
     )

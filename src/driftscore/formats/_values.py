@@ -41,6 +41,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 def cell(value: OutputValue) -> object:
     """Return a value as a cell of csv; a spreadsheet must not run a text as a formula."""
+    if value.__class__ is float:  # by far the most values are floats and texts
+        return f"{value:.6f}"
     if value.__class__ is not str and not isinstance(value, list):
         return plain(value)
     text = value if isinstance(value, str) else str(plain(value))
