@@ -58,9 +58,7 @@ def with_commands(settings: str, commands: list[str]) -> str:
     entry = re.compile(r"^( *)- Commands: commands/index\.md\n", re.MULTILINE)
     pages = ["commands/index.md", *(f"{name}: commands/{name}.md" for name in commands)]
     menu = "".join(rf"\1    - {page}" + "\n" for page in pages)
-    settings, count = entry.subn(rf"\1- Commands:\n{menu}", settings)
-    assert count == 1
-    return settings
+    return entry.sub(rf"\1- Commands:\n{menu}", settings)
 
 
 def write_pages(home: Path) -> list[str]:
