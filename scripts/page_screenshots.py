@@ -58,20 +58,22 @@ def take(browser: Browser, url: str) -> None:
     for key in "rrw":
         page.keyboard.press(key)
     page.wait_for_timeout(500)
+    page.evaluate("scrollTo(0, 0)")
     page.screenshot(path=TARGET / "live.png", full_page=True)
+    page = opened(browser, f"{url}/#tab=live", ".events li", color_scheme="dark", **PHONE)
+    page.screenshot(path=TARGET / "live-phone.png")
 
 
 def main() -> None:
     """Serve the page and take its pictures."""
     TARGET.mkdir(parents=True, exist_ok=True)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        running(ServiceSettings(event_store=DayStore(Path(folder) / "events.db"))) as url,
-        sync_playwright() as play,
-    ):
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as play:
+        store = DayStore(Path(folder) / "events.db")
+        store.active("street", {"car horn"})
         program = shutil.which("chromium")
         browser = play.chromium.launch(executable_path=program, args=list(CHROMIUM_ARGUMENTS))
-        take(browser, url)
+        with running(ServiceSettings(event_store=store)) as url:
+            take(browser, url)
         browser.close()
 
 

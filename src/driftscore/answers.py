@@ -7,7 +7,6 @@ replaces an earlier one. The store of a listener keeps its own (`live/reviews.py
 import csv
 import io
 import json
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Protocol
 from driftscore.errors import FormatError, UsageError
 from driftscore.files import writing_to
 from driftscore.reading import read_text
+from driftscore.schema import finite_number
 
 RIGHT, WRONG, UNSURE = "right", "wrong", "unsure"
 WORDS: Mapping[str, str] = {
@@ -52,7 +52,7 @@ class FoundEvent:
 
 
 @dataclass(frozen=True)
-class Sound:
+class Excerpt:
     """A part of a file, to be played; it lasts until `end_s`, or the end of the file."""
 
     path: Path
@@ -81,7 +81,7 @@ class Reviews(Protocol):
     def when(self, event: FoundEvent) -> str:
         """Return when an event was."""
 
-    def sound(self, event: FoundEvent) -> Sound | None:
+    def sound(self, event: FoundEvent) -> Excerpt | None:
         """Return what to play of an event, None if there is nothing."""
 
 
@@ -108,10 +108,12 @@ class FileReviews:
         minutes, seconds = divmod(event.start_s, 60)
         return f"{int(minutes) // 60}:{int(minutes) % 60:02d}:{seconds:04.1f}"
 
-    def sound(self, event: FoundEvent) -> Sound | None:
+    def sound(self, event: FoundEvent) -> Excerpt | None:
         """Return the part of the recording; its path may be relative to the file of events."""
         path = Path(event.file)
-        return Sound(path if path.exists() else self._home / event.file, event.start_s, event.end_s)
+        return Excerpt(
+            path if path.exists() else self._home / event.file, event.start_s, event.end_s
+        )
 
 
 def review_path(events: str | os.PathLike[str]) -> Path:
@@ -194,11 +196,8 @@ def _event(row: Mapping[str, str], where: str) -> FoundEvent:
 
 
 def _number(text: str, where: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
+    value = finite_number(text)
+    if value is None:
         raise FormatError(f"{where}: expected a number, got {text!r}")
     return value
 

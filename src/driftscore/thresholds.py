@@ -46,6 +46,21 @@ def upper_spread(scores: Scores) -> Scores:
     return np.maximum(spread, 1e-9)
 
 
+def fitting(
+    scores: Scores, prior: Scores, spreads: Scores, opposed: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Return which labels fit a clip at all, from its scores of the labels and negative words.
+
+    A label fits if it scores as only one in a hundred other sounds does, and higher than every
+    negative word that competes with it: `opposed`, (labels, negatives).
+    """
+    multiples, count = (scores - prior) / spreads, len(opposed)
+    others = np.where(opposed, multiples[count:], -np.inf)
+    best = others.max(axis=1, initial=-np.inf)
+    fits: NDArray[np.bool_] = (multiples[:count] >= FITS) & (multiples[:count] >= best)
+    return fits
+
+
 def multiple_for(false_alarms: float) -> float:
     """Return the multiple of the upper spread that other sounds reach this often per hour."""
     if not (np.isfinite(false_alarms) and false_alarms > 0):

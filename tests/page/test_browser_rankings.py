@@ -160,6 +160,7 @@ def test_a_link_shows_the_same_thing_again(visit: Visit) -> None:
     page.fill("#words", "siren, wind, a dog barking")
     page.select_option("#noise", "pink")
     move_slider(page, 3)
+    expect(page.locator("[aria-labelledby=rule-default] li")).to_have_count(3)
     settled(page)
     link, shown = page.url, ranking(page, "default")
     page.goto("about:blank")

@@ -56,7 +56,7 @@ WatchIn = Annotated[
 Order = Annotated[
     str, typer.Option("--order", help="Ask by labels in turn (mixed), or by time (time).")
 ]
-ClipFolder = Annotated[
+ClipsOption = Annotated[
     Path | None, typer.Option("--clips", help="The folder of a listener's clips, to play them.")
 ]
 Play = Annotated[bool, typer.Option("--play/--no-play", help="Play events, if a player is there.")]
@@ -76,7 +76,7 @@ def review(
     watch_out: WatchOut = None,
     order: Order = "mixed",
     play: Play = True,
-    clips: ClipFolder = None,
+    clips: ClipsOption = None,
     format: take.FormatName = DEFAULT_FORMAT,
     out: take.Out = None,
 ) -> None:

@@ -12,7 +12,7 @@ from datetime import datetime
 from os import PathLike
 from pathlib import Path
 
-from driftscore.answers import FoundEvent, Key, Sound
+from driftscore.answers import FoundEvent, Key, Excerpt
 from driftscore.errors import FormatError
 from driftscore.live.clips import KEPT_S
 from driftscore.live.store import SqliteEvents, StoredEvent
@@ -63,12 +63,12 @@ class StoredReviews:
         start = datetime.fromisoformat(self._stored[event.key].start)
         return f"{start:%Y-%m-%d %H:%M:%S}"
 
-    def sound(self, event: FoundEvent) -> Sound | None:
+    def sound(self, event: FoundEvent) -> Excerpt | None:
         """Return the clip of an event, None if there is none."""
         clip = self._stored[event.key].clip
         if self._clips is None or not clip:
             return None
-        return Sound(self._clips / clip, 0.0, KEPT_S)
+        return Excerpt(self._clips / clip, 0.0, KEPT_S)
 
 
 def _found(event: StoredEvent) -> FoundEvent:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from driftscore.audit import AuditLog, DecidedBy, ScoreTrace
 from driftscore.detector import Detector
 from driftscore.errors import DriftscoreError
 from driftscore.events import Event
@@ -17,13 +18,12 @@ from driftscore.eventstream import EventStream
 from driftscore.live.blocks import AudioBlock, BlockQueue
 from driftscore.live.clips import AudioRing, ClipSettings, EventClips, span
 from driftscore.live.confirming import Confirmation
-from driftscore.live.decisions import EventAudit
+from driftscore.live.decisions import record_event
 from driftscore.live.merging import Merging
 from driftscore.live.meter import INTERVAL_S, SoundLevels, SoundMeter
 from driftscore.live.outputs import Outputs
 from driftscore.live.records import EventIds, EventRecord, LevelRecord, local_now
 from driftscore.live.speech import SpeechGuard
-from driftscore.live.trace import ScoreTrace
 
 GAP_S = 1.0
 """Missing audio that ends a stream."""
@@ -58,7 +58,7 @@ class WorkSettings:
     level_s: float = INTERVAL_S
     clips: EventClips | None = None
     speech: SpeechGuard | None = None
-    audit: EventAudit | None = None
+    audit: AuditLog | None = None
     merging: Merging | None = None
 
 
@@ -71,9 +71,10 @@ class _Run:
         self.stream: EventStream = detector.stream(block.rate)
         self.ring = AudioRing(block.rate)
         self.confirmation = Confirmation(detector.watch)
-        self.trace = ScoreTrace(detector.hop_s) if settings.audit is not None else None
-        if self.trace is not None:
-            self.stream.observe(self.trace.add)
+        self.trace: ScoreTrace | None = None
+        if settings.audit is not None:
+            self.trace, self.decided_by = ScoreTrace(), DecidedBy.of(detector)
+            self.stream.follow(self.trace)
         self._begun = block.at  # the time of the first sample on the monotonic clock
         self._samples = 0
 
@@ -176,7 +177,7 @@ class Worker:
         run, self._run = self._run, None
         if run is not None:
             for event in run.stream.finish():
-                self._report(event, run, finished_s=run.stream.seconds)
+                self._report(event, run)
         self._set_active(frozenset())
 
     def _measure(self, block: AudioBlock, run: _Run) -> None:
@@ -209,7 +210,7 @@ class Worker:
             self._active = labels
             self._settings.outputs.active(self.name, labels)
 
-    def _report(self, event: Event, run: _Run, *, finished_s: float | None = None) -> None:
+    def _report(self, event: Event, run: _Run) -> None:
         """Confirm an event, keep its clip, and pass it on."""
         decided = event
         if not event.rejected:
@@ -222,26 +223,22 @@ class Worker:
             record = replace(record, event=replace(event, rejected=same))
         if not record.event.rejected:
             record = self._with_clip(record, run)
-        self._record(record, decided, run, finished_s)
+        self._record(record, decided, run)
         self._settings.outputs.event(record)
 
-    def _record(
-        self, record: EventRecord, decided: Event, run: _Run, finished_s: float | None
-    ) -> None:
+    def _record(self, record: EventRecord, decided: Event, run: _Run) -> None:
         """Write a decision into the audit log, with its audio only where no speech is in it."""
         audit = self._settings.audit
         if audit is None or run.trace is None:
             return
         audio = None
-        if audit.log.keep_audio:
+        if audit.keep_audio:
             audio = run.ring.cut(*span(decided.start_s, decided.end_s, run.seconds, CLIP))
             speech = self._settings.speech
             if not len(audio.samples) or (speech is not None and speech.speech(audio)):
                 audio = None
         try:
-            audit.record(
-                record, decided, run.detector, run.trace, finished_s=finished_s, audio=audio
-            )
+            record_event(audit, record, decided, run.trace, run.decided_by, audio)
         except DriftscoreError as error:
             self._settings.notify(f"error: {self.name}: a decision is not in the audit: {error}")
 

@@ -20,11 +20,12 @@ function silence(source, now) {
 }
 
 function Level({ level }) {
-  if (!level) return html`<p class="level"><span class="hint">no level yet</span></p>`;
+  if (!level) return html`<p class="level"><span class="hint">no level yet</span></p><p class="hint">\u00a0</p>`;
   const [laeq, l10, l90] = [level.laeq, level.l10, level.l90].map((value) => signed(value.toFixed(0)));
   const span = level.seconds === 60 ? "minute" : `${level.seconds.toFixed(0)} s`;
   return html`<p class="level" title=${`Levels of the ${span} that ended at ${time(level.end)}: LAeq is the level of the mean power; L10 and L90 are exceeded for 10 % and for 90 % of the time.`}>
-    <strong>${laeq}</strong> ${level.unit} <span class="hint">LAeq \u00b7 L10 ${l10} \u00b7 L90 ${l90} \u00b7 ${span} to ${time(level.end).slice(0, 5)}</span></p>`;
+    <strong>${laeq}</strong> ${level.unit}</p>
+    <p class="hint">LAeq of the ${span} to ${time(level.end).slice(0, 5)} <span class="together">\u00b7 L10 ${l10}</span> <span class="together">\u00b7 L90 ${l90}</span></p>`;
 }
 
 function Source({ source, now }) {
@@ -32,8 +33,8 @@ function Source({ source, now }) {
   const recent = source.recent.filter(([label]) => !source.present.includes(label));
   const state = quiet || `${source.online ? "running" : source.why || "stopped"} since ${time(source.since).slice(0, 5)}`;
   return html`<li>
-    <p class="title"><span class=${`state ${source.online && !quiet ? "on" : "off"}`} aria-hidden="true"></span><strong>${source.name}</strong>${" "}
-      <span class=${quiet ? "problem" : "hint"} title=${state}>${state}</span></p>
+    <p class="title"><span class=${`state ${source.online && !quiet ? "on" : "off"}`} aria-hidden="true"></span><strong>${source.name}</strong></p>
+    <p class=${quiet ? "problem" : "hint"}>${state}</p>
     <${Level} level=${source.level} />
     <p class="now">${source.present.map((label) => html`<span key=${label} class="tag present">${label} <small>now</small></span>`)}
       ${recent.map(([label, score]) => html`<span key=${label} class="tag">${label} <small>${score.toFixed(1)}</small></span>`)}
@@ -112,7 +113,7 @@ function Review({ events, count, onVerdict, problems }) {
   const done = events.filter(({ verdict }) => verdict).length;
   return html`<section class="card" aria-labelledby="review-title">
     <h2 id="review-title">Today <small>${events.length ? `${done} of ${events.length} reviewed${count > events.length ? `; the latest of ${count} events` : ""}` : ""}</small></h2>
-    <p class="hint">Say which events are right: thresholds follow from the verdicts.${" "}
+    <p class="hint">Mark the events as right or wrong; <code>driftscore review</code> fits thresholds to the verdicts.${" "}
       <span class="keys">Keys: <kbd>R</kbd> right, <kbd>W</kbd> wrong, <kbd>U</kbd> undo, <kbd>J</kbd> and <kbd>K</kbd> next and previous.</span></p>
     ${events.length === 0 ? html`<p class="empty-list">No event yet today. They appear here as they happen.</p>`
       : html`<ol class="events">${events.map((event, i) => html`<${EventRow} key=${event.id} event=${event} current=${i === place}
