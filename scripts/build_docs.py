@@ -4,12 +4,14 @@ Zensical builds what mkdocs.yml describes, in a temporary folder, from pages tha
 together:
 
 - the pages in docs/, and ARCHITECTURE.md, CONTRIBUTING.md, CHANGELOG.md and SECURITY.md
+- the notebooks in docs/, with the outputs that are stored in them
 - one page per command, from the options of the command itself (docs_commands.py)
 
 Links between these files work in the repository and in the site; a link to another file of the
 repository becomes plain text. Nothing is downloaded. A warning of Zensical is an error.
 """
 
+import json
 import os
 import re
 import shutil
@@ -17,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from docs_commands import command_pages
 
@@ -58,9 +61,7 @@ def with_commands(settings: str, commands: list[str]) -> str:
     entry = re.compile(r"^( *)- Commands: commands/index\.md\n", re.MULTILINE)
     pages = ["commands/index.md", *(f"{name}: commands/{name}.md" for name in commands)]
     menu = "".join(rf"\1    - {page}" + "\n" for page in pages)
-    settings, count = entry.subn(rf"\1- Commands:\n{menu}", settings)
-    assert count == 1
-    return settings
+    return entry.sub(rf"\1- Commands:\n{menu}", settings)
 
 
 def write_pages(home: Path) -> list[str]:
@@ -84,7 +85,8 @@ def write_pages(home: Path) -> list[str]:
 
 def address(name: str) -> str:
     """Return the path in the site of a file of the repository."""
-    return (PAGES | INSTEAD).get(name, name.removeprefix("docs/"))
+    page = (PAGES | INSTEAD).get(name, name.removeprefix("docs/"))
+    return page.removesuffix(".ipynb") + ".md" if page.endswith(".ipynb") else page
 
 
 def page_of(path: Path, home: Path) -> str:
@@ -104,11 +106,29 @@ def page_of(path: Path, home: Path) -> str:
         return _LINK.sub(link, _PICTURE.sub(link, prose))
 
     text = path.read_text(encoding="utf-8")
+    if path.suffix == ".ipynb":
+        text = "\n".join(map(cell_of, json.loads(text)["cells"]))
     done, last = "", 0
     for found in _FENCE.finditer(text):
         done += links(text[last : found.start()]) + block_of(found)
         last = found.end()
     return done + links(text[last:])
+
+
+def cell_of(cell: dict[str, Any]) -> str:
+    """Return a cell of a notebook as Markdown: its text, or its code with the stored output."""
+    source = "".join(cell["source"])
+    if cell["cell_type"] == "markdown":
+        return f"{source}\n"
+    parts = [f"```python\n{source}\n```\n"]
+    for output in cell["outputs"]:
+        data = output.get("data", {})
+        if "image/png" in data:
+            picture = "".join(data["image/png"]).replace("\n", "")
+            parts.append(f'<img alt="Output" src="data:image/png;base64,{picture}">\n')
+        elif shown := "".join(output.get("text", data.get("text/plain", ""))):
+            parts.append(f"```text\n{shown.rstrip()}\n```\n")
+    return "\n".join(parts)
 
 
 def block_of(found: re.Match[str]) -> str:

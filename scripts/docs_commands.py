@@ -15,10 +15,9 @@ _DEFAULT = re.compile(r"  \[(?:default: )?(.*)\]$")
 
 def command_pages() -> tuple[str, dict[str, str]]:
     """Return the table of all commands, and the page of each by its name."""
-    top = typer.main.get_command(app)
-    assert isinstance(top, TyperGroup)
+    commands: dict[str, TyperCommand] = getattr(typer.main.get_command(app), "commands", {})
     rows, pages = ["| command | what it does |", "| --- | --- |"], {}
-    for name, listed in sorted(top.commands.items()):
+    for name, listed in sorted(commands.items()):
         command = typer.main.get_command(_APPS[name]) if name in _APPS else listed
         pages[name] = f"# driftscore {name}\n\n" + describe(command, f"driftscore {name}", listed)
         rows.append(f"| [`{name}`]({name}.md) | {first_line(listed)} |")

@@ -1,8 +1,8 @@
 """An extension of griffe: read the sections of our docstrings, which are underlined or not.
 
-    Parameters          becomes      Parameters:
-    ----------                           labels: the sounds to look for
-        labels: the sounds to look for
+Parameters          becomes      Parameters:
+----------                           labels: the sounds to look for
+    labels: the sounds to look for
 """
 
 import re

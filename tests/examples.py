@@ -24,7 +24,7 @@ DOCUMENTS = [
 """All but CONTRIBUTING.md, which tests/test_recipes.py follows."""
 ELSEWHERE = {
     "docs/service.md": "run by tests/service/test_docs.py, with a service",
-    "docs/models.md ## Recipes": "run by tests/test_model_recipes.py, with stand-ins for the models",
+    "docs/models.md ## Recipes": "run by tests/test_model_recipes.py, with stand-ins",
 }
 """Documents, or sections to the end of a document, whose examples another test runs."""
 NOT_RUN = {
@@ -32,10 +32,11 @@ NOT_RUN = {
     r"--engine ray|^ray start": "needs a Ray cluster; tests/test_ray.py starts one",
     r"\bmic\b": "needs a microphone; tests/live runs other sources",
     r"^driftscore serve": "ends with Ctrl-C only; tests/service starts it",
-    r"^driftscore lab run (here|events)( --backbone mini| --workers 2)?$": "takes hours",
+    r"^driftscore data (get|check)": "downloads a corpus; tests/lab/test_download.py",
+    r"^driftscore lab run (?!.*\.toml)(?!.*--plan)": "takes hours, and needs recordings and models",
     r"^driftscore lab run events --plan": "makes the soundscapes first, which takes half a minute",
-    r"^driftscore lab report": "needs the rows of a grid; tests/lab writes reports",
-    r"^driftscore lab (export|soundscape)": "needs rows or ../shared; tests/lab runs it",
+    r"^driftscore lab (report|export) (?!.*--store results)": "needs rows; tests/lab runs it",
+    r"^driftscore lab soundscape": "needs ../shared; tests/lab makes soundscapes",
     r"^driftscore (export|.*Xenova/)": "needs a model of the hub; tests/test_clap_export.py and "
     "tests/test_published_clap.py have small ones",
     r"^driftscore .*--backbone clap/?$": "needs a model of the hub",
@@ -48,6 +49,8 @@ NOT_RUN = {
 """Commands (one line) and Python blocks that are not run: a pattern, and why not."""
 STAND_INS = {"laion/clap-htsat-unfused": "mini"}
 """Models of the hub, and the model that is used for them here."""
+COUNTS = {"archive": 2, "recordings": 24, "noises": 2, "yard": 24, "yard_noise": 2}
+"""Folders that the documents name, and how many short recordings are in each."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ def examples(path: Path) -> Iterator[Example]:
 def commands(document: str, body: str) -> Iterator[Example]:
     """Yield the commands of a block; what follows a line with `$` and has none is its output."""
     prompted = body.startswith("$ ")
-    command, output = "", []
+    command, output = "", list[str]()
     for line in [*body.replace("\\\n", " ").splitlines(), None]:
         begins = line is None or not prompted or line.startswith("$ ")
         if begins and command:
@@ -120,11 +123,11 @@ def write_recordings(home: Path) -> None:
     night = 0.003 * rng.standard_normal(20 * rate)
     night[8 * rate : 8 * rate + len(siren)] += siren[: 12 * rate]
     (home / "nights").mkdir()
-    for name in ("a.wav", "b.flac", "night.flac", "night.wav", "nights/20261116_0400.wav"):
+    for name in ("a.wav", "b.flac", "b.wav", "night.flac", "night.wav", "nights/20261116_0400.wav"):
         soundfile.write(home / name, night if "night" in name else siren, rate)
     for name in ("quiet.flac", "quiet_night.flac"):
         soundfile.write(home / name, 0.003 * rng.standard_normal(305 * 8000), 8000)
-    for folder, count in {"archive": 2, "recordings": 24, "noises": 2, "yard": 24}.items():
+    for folder, count in COUNTS.items():
         (home / folder).mkdir()
         for number in range(count):
             tone = np.sin(np.arange(8000) * (0.1 + 0.02 * number))

@@ -16,7 +16,7 @@ FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 
 def links(path: Path) -> list[tuple[str, str]]:
     """Return the targets of a document's links to files: the path and the anchor, or neither."""
-    prose = FENCE.sub("", path.read_text(encoding="utf-8"))
+    prose = re.sub(r"`[^`\n]*`", "", FENCE.sub("", path.read_text(encoding="utf-8")))
     found = re.findall(r"\]\(([^)\s]+)\)|(?:src|href)=\"([^\"]+)\"", prose)
     targets = [first or second for first, second in found]
     return [

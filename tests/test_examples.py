@@ -4,6 +4,7 @@ import ast
 import importlib.util
 import re
 import shlex
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -28,14 +29,13 @@ PRELUDE = "import numpy as np\nsamples = np.random.default_rng(0).standard_norma
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> dict[Example, Done]:
+def done(tmp_path_factory: pytest.TempPathFactory) -> list[Done]:
     """Run all examples in one process, each document in a folder of its own."""
     home = tmp_path_factory.mktemp("documents")
+    write_recordings(home / "recordings")
     steps: list[tuple[str, str]] = []
     for document in dict.fromkeys(example.document for example in RUN):
-        folder = home / document.replace("/", "_")
-        folder.mkdir()
-        write_recordings(folder)
+        folder = shutil.copytree(home / "recordings", home / document.replace("/", "_"))
         for example in EXAMPLES:
             if example.document == document and example.kind == "file":
                 name, _, text = example.text.partition("\n")
@@ -43,8 +43,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> dict[Example, Done]:
         steps.append(("folder", str(folder)))
         steps += [step(example) for example in RUN if example.document == document]
     found = run_steps(steps, cwd=home, paths=(PROJECT / "src",), cache=home / "cache")
-    results = [one for (kind, _), one in zip(steps, found, strict=True) if kind != "folder"]
-    return dict(zip(RUN, results, strict=True))
+    return [one for (kind, _), one in zip(steps, found, strict=True) if kind != "folder"]
 
 
 def step(example: Example) -> tuple[str, str]:
@@ -54,9 +53,9 @@ def step(example: Example) -> tuple[str, str]:
     return example.kind, (PRELUDE + text if example.kind == "python" else text)
 
 
-@pytest.mark.parametrize("example", RUN, ids=str)
-def test_an_example_runs(example: Example, done: dict[Example, Done]) -> None:
-    result = done[example]
+@pytest.mark.parametrize(("number", "example"), list(enumerate(RUN)), ids=map(str, RUN))
+def test_an_example_runs(number: int, example: Example, done: list[Done]) -> None:
+    result = done[number]
     assert result.status == 0, f"{result.status}\n{result.out}{result.err}"
     shown = " ".join((result.out + result.err).split())
     for line in example.output:
