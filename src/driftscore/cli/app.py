@@ -155,8 +155,14 @@ def _asked_for(arguments: list[str]) -> typer.Typer:
     if first in _COMMANDS:
         return make_app([first])
     complete = make_app()
-    prepare_completion(complete, [name for name, at in _COMMANDS.items() if at.startswith("app:")])
+    groups = [name for name, place in _COMMANDS.items() if place.startswith("app:")]
+    prepare_completion(complete, groups, _group)
     return complete
+
+
+def _group(name: str) -> typer.Typer:
+    group: typer.Typer = import_module(f"driftscore.cli.{name}").app
+    return group
 
 
 def _run(app: Callable[[], object]) -> int:

@@ -5,9 +5,8 @@ command itself, with the words so far in the environment.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
-from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -38,10 +37,13 @@ def completion(
     print(make(prog_name="driftscore", complete_var=ASKED, shell=shell.value))
 
 
-def prepare_completion(app: typer.Typer, lazy: Iterable[str]) -> None:
-    """If a script asks for words, put those groups of commands into the app that it asks about.
+def prepare_completion(
+    app: typer.Typer, lazy: Iterable[str], load: Callable[[str], typer.Typer]
+) -> None:
+    """If a script asks for words, put the group of commands that it asks about into the app.
 
-    Commands are given to them unread otherwise, so that most runs need not import them.
+    Otherwise the groups in `lazy` are passed their arguments unread, so that most runs need not
+    import them.
     """
     if not os.environ.get(ASKED):
         return
@@ -51,7 +53,7 @@ def prepare_completion(app: typer.Typer, lazy: Iterable[str]) -> None:
     words = " ".join(os.environ.get(name, "") for name in _WORDS).split()
     for name in lazy:
         if name in words[1:2]:
-            group: typer.Typer = import_module(f"driftscore.cli.{name}").app
+            group = load(name)
             app.registered_commands = [
                 known
                 for known in app.registered_commands
