@@ -11,6 +11,7 @@ import threading
 import time
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -134,6 +135,9 @@ def test_levels_come_every_interval(classifier: Classifier) -> None:
     kept = listened(classifier, scene(25, []), spl_offset=94.0, level_s=10.0)
     assert [level.seconds for level in kept.levels] == pytest.approx([10, 10, 5], abs=0.2)
     assert all(level.unit == "dBA" for level in kept.levels)
+    ends = [level.end for level in kept.levels]  # by the audio, although it comes much faster
+    apart = [(later - end).total_seconds() for end, later in pairwise(ends)]
+    assert apart == pytest.approx([10, 5], abs=0.5)
     assert 40 < kept.levels[0].laeq < 60  # white noise of -40 dBFS, 94 dB higher, A-weighted
 
 
