@@ -109,6 +109,7 @@ class Worker:
         self._next: Detector | None = None
         self._run: _Run | None = None
         self._meter: SoundMeter | None = None
+        self._measured_to = local_now()  # by the clock of the stream
         self._active: frozenset[str] = frozenset()
         self.detector = detector
         self.seconds = 0.0
@@ -144,7 +145,7 @@ class Worker:
                 self._take(block)
         self._finish()
         if self._meter is not None:
-            self._report_levels(self._meter.finish(), local_now())
+            self._report_levels(self._meter.finish())
 
     def _swap(self) -> None:
         with self._lock:
@@ -182,20 +183,21 @@ class Worker:
 
     def _measure(self, block: AudioBlock, run: _Run) -> None:
         if self._meter is None or run.seconds == 0:
-            before = self._meter.finish() if self._meter is not None else []
-            self._report_levels(before, local_now())
+            self._report_levels(self._meter.finish() if self._meter is not None else [])
             self._meter = SoundMeter(
                 block.rate,
                 offset_db=self._settings.spl_offset or 0.0,
                 interval_s=self._settings.level_s,
             )
-        self._report_levels(self._meter.feed(block.samples), run.time(run.seconds))
+        self._measured_to = run.time(run.seconds + block.seconds)
+        self._report_levels(self._meter.feed(block.samples))
 
-    def _report_levels(self, found: list[SoundLevels], end: datetime) -> None:
+    def _report_levels(self, found: list[SoundLevels]) -> None:
         calibrated = self._settings.spl_offset is not None
         for levels in found:
             measured = levels.laeq, levels.l10, levels.l90, levels.seconds
-            self._settings.outputs.level(LevelRecord(self.name, *measured, end, calibrated))
+            record = LevelRecord(self.name, *measured, self._measured_to, calibrated)
+            self._settings.outputs.level(record)
 
     def _show_active(self, run: _Run) -> None:
         now = run.stream.seconds
