@@ -155,7 +155,8 @@ def _asked_for(arguments: list[str]) -> typer.Typer:
     if first in _COMMANDS:
         return make_app([first])
     complete = make_app()
-    prepare_completion(complete, [name for name, at in _COMMANDS.items() if at.startswith("app:")])
+    groups = [name for name, place in _COMMANDS.items() if place.startswith("app:")]
+    prepare_completion(complete, groups, lambda name: import_module(f"driftscore.cli.{name}").app)
     return complete
 
 

@@ -5,9 +5,8 @@ command itself, with the words so far in the environment.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
-from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -16,6 +15,9 @@ ASKED = "_DRIFTSCORE_COMPLETE"
 """The environment variable by which a script asks for the words that fit."""
 _WORDS = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")
 """The environment variables in which the scripts of the shells pass the words so far."""
+
+LoadGroup = Callable[[str], typer.Typer]
+"""Returns the app of a group of commands."""
 
 
 class Shell(StrEnum):
@@ -38,10 +40,10 @@ def completion(
     print(make(prog_name="driftscore", complete_var=ASKED, shell=shell.value))
 
 
-def prepare_completion(app: typer.Typer, lazy: Iterable[str]) -> None:
-    """If a script asks for words, put those groups of commands into the app that it asks about.
+def prepare_completion(app: typer.Typer, groups: Iterable[str], load: LoadGroup) -> None:
+    """If a script asks for words, put the group of commands that it asks about into the app.
 
-    Commands are given to them unread otherwise, so that most runs need not import them.
+    A group is given its words unread otherwise, so that most runs need not import it.
     """
     if not os.environ.get(ASKED):
         return
@@ -49,15 +51,10 @@ def prepare_completion(app: typer.Typer, lazy: Iterable[str]) -> None:
 
     scripts.completion_init()  # type: ignore[attr-defined]
     words = " ".join(os.environ.get(name, "") for name in _WORDS).split()
-    for name in lazy:
-        if name in words[1:2]:
-            group: typer.Typer = import_module(f"driftscore.cli.{name}").app
-            app.registered_commands = [
-                known
-                for known in app.registered_commands
-                if known.callback is None or known.callback.__name__ != name
-            ]
-            if group.registered_callback is None and len(group.registered_commands) == 1:
-                app.registered_commands += group.registered_commands
-            else:
-                app.add_typer(group, name=name)
+    for name in set(groups).intersection(words[1:2]):
+        group = load(name)
+        app.registered_commands = [known for known in app.registered_commands if known.name != name]
+        if group.registered_callback is None and len(group.registered_commands) == 1:
+            app.registered_commands += group.registered_commands
+        else:
+            app.add_typer(group, name=name)
