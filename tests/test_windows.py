@@ -7,6 +7,7 @@ import ast
 import io
 import os
 import re
+import select
 import subprocess
 import sys
 import threading
@@ -191,7 +192,7 @@ def test_a_pipe_is_read_where_select_waits_for_sockets_only(
         raise OSError(10038, "An operation was attempted on something that is not a socket")
 
     monkeypatch.setattr(pipes, "_WAITS_FOR_PIPES", False)
-    monkeypatch.setattr(pipes.select, "select", refuse)
+    monkeypatch.setattr(select, "select", refuse)
     values = (np.arange(100_000) % 2000 - 1000).astype("<i2")
     reading, writing = os.pipe()
 
