@@ -41,7 +41,10 @@ NOT_RUN = {
     "tests/test_published_clap.py have small ones",
     r"^driftscore .*--backbone clap/?$": "needs a model of the hub",
     r"^driftscore review .*(?<!--answers answers.txt)$": "asks on a terminal; tests/test_review.py",
-    r"^(hf download|pip install|sudo apt|python3 -m venv|openssl|export )": "sets up a machine",
+    r"^driftscore completion \w+ > ~/": "writes to the home folder; tests/test_completion.py",
+    r"^(hf download|pip (download|install|uninstall)|sudo apt|python3 -m venv|openssl|export )": (
+        "sets up a machine"
+    ),
     r"^make ": "the targets of the Makefile; that they exist is tested",
     r"python -m (bench|training)": "takes minutes to hours; that the module exists is tested",
     r"import mteb": "needs a dataset of the hub; tests/test_mteb.py runs a small one",

@@ -16,6 +16,9 @@ ASKED = "_DRIFTSCORE_COMPLETE"
 _WORDS = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")
 """The environment variables in which the scripts of the shells pass the words so far."""
 
+LoadGroup = Callable[[str], typer.Typer]
+"""Returns the app of a group of commands."""
+
 
 class Shell(StrEnum):
     """Shells that have a script."""
@@ -37,13 +40,10 @@ def completion(
     print(make(prog_name="driftscore", complete_var=ASKED, shell=shell.value))
 
 
-def prepare_completion(
-    app: typer.Typer, lazy: Iterable[str], load: Callable[[str], typer.Typer]
-) -> None:
+def prepare_completion(app: typer.Typer, groups: Iterable[str], load: LoadGroup) -> None:
     """If a script asks for words, put the group of commands that it asks about into the app.
 
-    Otherwise the groups in `lazy` are passed their arguments unread, so that most runs need not
-    import them.
+    A group is given its words unread otherwise, so that most runs need not import it.
     """
     if not os.environ.get(ASKED):
         return
@@ -51,15 +51,10 @@ def prepare_completion(
 
     scripts.completion_init()  # type: ignore[attr-defined]
     words = " ".join(os.environ.get(name, "") for name in _WORDS).split()
-    for name in lazy:
-        if name in words[1:2]:
-            group = load(name)
-            app.registered_commands = [
-                known
-                for known in app.registered_commands
-                if known.callback is None or known.callback.__name__ != name
-            ]
-            if group.registered_callback is None and len(group.registered_commands) == 1:
-                app.registered_commands += group.registered_commands
-            else:
-                app.add_typer(group, name=name)
+    for name in set(groups).intersection(words[1:2]):
+        group = load(name)
+        app.registered_commands = [known for known in app.registered_commands if known.name != name]
+        if group.registered_callback is None and len(group.registered_commands) == 1:
+            app.registered_commands += group.registered_commands
+        else:
+            app.add_typer(group, name=name)
