@@ -34,7 +34,6 @@ NOT_RUN = {
     r"^driftscore serve": "ends with Ctrl-C only; tests/service starts it",
     r"^driftscore data (get|check)": "downloads a corpus; tests/lab/test_download.py",
     r"^driftscore lab run (?!.*\.toml)(?!.*--plan)": "takes hours, and needs recordings and models",
-    r"^driftscore lab run events --plan": "makes the soundscapes first, which takes half a minute",
     r"^driftscore lab (report|export) (?!.*--store results)": "needs rows; tests/lab runs it",
     r"^driftscore lab soundscape": "needs ../shared; tests/lab makes soundscapes",
     r"^driftscore (export|.*Xenova/)": "needs a model of the hub; tests/test_clap_export.py and "

@@ -37,6 +37,14 @@ class About:
 
 
 @dataclass(frozen=True)
+class Generated:
+    """How many clips a dataset generates, and how many hours they last together."""
+
+    clips: int
+    hours: float
+
+
+@dataclass(frozen=True)
 class Clip:
     """One labelled recording of a dataset."""
 

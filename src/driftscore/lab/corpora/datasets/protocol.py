@@ -7,6 +7,7 @@ A dataset is a module (or any object) with
     labels(home) -> (str, ...)   all labels in a fixed order, also those without a clip
     missing(home) -> [str]       everything that the folder lacks
     default_home() -> Path       optional: its folder, unless it is a folder of the data home
+    generated(home) -> Generated optional: the clips that `clips` generates on its first call
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from driftscore.errors import UsageError
-from driftscore.lab.corpora.about import About, Clip
+from driftscore.lab.corpora.about import About, Clip, Generated
 from driftscore.lab.corpora.places import home_of
 
 
@@ -27,6 +28,13 @@ class DatasetModule(Protocol):
     clips: Callable[[Path], Sequence[Clip]]
     labels: Callable[[Path], Sequence[str]]
     missing: Callable[[Path], Sequence[str]]
+
+
+@runtime_checkable
+class GeneratingModule(Protocol):
+    """A dataset whose clips are generated when they are first listed."""
+
+    generated: Callable[[Path], Generated]
 
 
 @dataclass(frozen=True)
@@ -48,6 +56,11 @@ class Dataset:
     def clips(self, home: str | Path | None = None) -> list[Clip]:
         """Return the labelled clips in a fixed order."""
         return list(self.plugin.clips(self.home(home)))
+
+    def generated(self, home: str | Path | None = None) -> Generated | None:
+        """Return how much is generated when the clips are listed; None if they are files."""
+        plugin = self.plugin
+        return plugin.generated(self.home(home)) if isinstance(plugin, GeneratingModule) else None
 
     def labels(self, home: str | Path | None = None) -> tuple[str, ...]:
         """Return all labels in a fixed order."""

@@ -12,9 +12,9 @@ import soundfile
 
 from driftscore.audio import Audio
 from driftscore.files import cache_home, replacing, sha256
-from driftscore.lab.corpora.about import About, Clip
+from driftscore.lab.corpora.about import About, Clip, Generated
 from driftscore.lab.corpora.datasets import shared_events
-from driftscore.lab.corpora.folders import root
+from driftscore.lab.corpora.folders import require, root
 from driftscore.lab.corpora.loading import load
 from driftscore.lab.mixing.loudness import LoudnessMeter, shared_meter
 from driftscore.lab.mixing.record import mix
@@ -30,7 +30,7 @@ ABOUT = About(
     citation=f"driftscore, from: {shared_events.ABOUT.citation}",
     multi_label=True,
 )
-SCENES = 200
+SCENES, SCENE_S = 200, 10.0
 RATE = 44_100
 LEVEL_DB = 10.0  # over the reference: loud enough for 16 bits
 _LATEST_S = 5.0
@@ -56,6 +56,12 @@ def clips(home: str | Path) -> list[Clip]:
             _write(path, _scene(chosen, times, meter))
         found.append(Clip(path, tuple(c.labels[0] for c in chosen), None, path.stem))
     return found
+
+
+def generated(home: str | Path) -> Generated:
+    """Return how much is generated, without generating it."""
+    require(ABOUT, home, missing(home))
+    return Generated(SCENES, SCENES * SCENE_S / 3600)
 
 
 def labels(home: str | Path) -> tuple[str, ...]:

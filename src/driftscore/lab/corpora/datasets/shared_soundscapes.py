@@ -8,7 +8,7 @@ kept in the cache; the truth is beside each as JSON.
 
 from pathlib import Path
 
-from driftscore.lab.corpora.about import About, Clip
+from driftscore.lab.corpora.about import About, Clip, Generated
 from driftscore.lab.corpora.folders import absent, require, root
 from driftscore.lab.corpora.places import shared_audio
 from driftscore.lab.corpora.soundscapes.rendering import cached_soundscape
@@ -40,6 +40,12 @@ def clips(home: str | Path) -> list[Clip]:
             Clip(path, made.words, None, f"{recipe.split}-{recipe.seed}-{made.digest[:8]}")
         )
     return found
+
+
+def generated(home: str | Path) -> Generated:
+    """Return how much is generated, without generating it."""
+    require(ABOUT, home, missing(home))
+    return Generated(len(RECIPES), sum(recipe.seconds for recipe in RECIPES) / 3600)
 
 
 def labels(home: str | Path) -> tuple[str, ...]:
