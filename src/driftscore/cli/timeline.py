@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from driftscore.cli import options as take
 from driftscore.cli.products import ProductOptions, Products
@@ -13,11 +14,13 @@ from driftscore.errors import DriftscoreError, UsageError
 from driftscore.events import Detection, Event
 from driftscore.formats import OutputRow
 from driftscore.interrupts import Interrupted
-from driftscore.pictures import PictureTrack
 from driftscore.progress import hours_text, seconds_bar
 from driftscore.prompts import split_labels
 from driftscore.watchlist import NONE, WatchList
 from driftscore.windowlog import window_log
+
+if TYPE_CHECKING:
+    from driftscore.pictures import PictureTrack
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,7 @@ class EventView:
         self,
         recording: str,
         reached: Callable[[float], None],
-        watcher: PictureTrack | None,
+        watcher: "PictureTrack | None",
         *,
         resume: bool,
     ) -> Iterator[Event]:
