@@ -1,10 +1,10 @@
 # The same targets for people and for CI. VENV names the environment that is made.
 PYTHON ?= python3
 VENV ?= .venv
-BIN := $(VENV)/bin
+BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo setup test fuzz lint format bench scaper-env sed-env model sounds browser clean
+.PHONY: help demo setup test fuzz lint format docs bench dist scaper-env sed-env model sounds browser clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -44,8 +44,19 @@ format: setup ## put the code into its standard form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(VENV)/.docs ## build the documentation site in site/ (needs no network once it is set up)
+	$(BIN)/python scripts/build_docs.py
+
+$(VENV)/.docs: $(VENV)/.core
+	@echo "Adding what the documentation needs to $(VENV)"
+	@$(PIP) --editable '.[docs]'
+	@touch $@
+
 bench: setup ## measure every bar beside its peers and write docs/bench.md (ONLY="scoring mixing": some)
 	$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
+
+dist: setup ## build the sdist, and the wheel from it, into dist/
+	$(BIN)/python -m build --no-isolation
 
 scaper-env: ## make scaper's own old environment, the oracle for mixing (needs libsox-dev and g++)
 	$(PYTHON) -m venv .venv-scaper
@@ -67,5 +78,5 @@ sounds: $(VENV)/.core ## make the demo's sounds again (needs espeak-ng)
 browser: ## install Chromium for the tests of the page (Debian, as root; without it they are skipped)
 	apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium
 
-clean: ## remove the environment and all caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+clean: ## remove the environment, what was built and all caches
+	rm -rf $(VENV) dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from bench.page import write_page
+from bench.page import figure_line, write_page
 from bench.parts import describe_part, part_names, run_part
 from bench.pictures import write_pictures
 from bench.records import PartRecord
@@ -36,6 +36,8 @@ def main() -> int:
         results = {part: results[part] for part in part_names() if part in results}
         _save(results, file)
         _report(f"[{number}/{len(names)}] {name}: {_outcome(result)} ({result['seconds']:.0f} s)")
+        for figure in result["figures"]:
+            _report(f"    {figure_line(figure)}")
     _save(results, file)
     pictures = write_pictures(results, arguments.out)
     write_page(results, arguments.out / "bench.md")

@@ -75,6 +75,17 @@ def _row(figure: FigureRecord) -> tuple[str, ...]:
     return figure["work"], ours, figure["peer"], theirs, times(figure["ratio"])
 
 
+def figure_line(figure: FigureRecord) -> str:
+    """Return a figure as one line: what was measured, the bar, and whether it is met."""
+    parts = [f"{figure['work']}: {amount(figure['ours'], figure['unit'])}"]
+    if figure["ratio"]:
+        parts.append(f"{times(figure['ratio'])} against {figure['peer']}")
+    if figure["bar"]:
+        parts.append(f"bar: {figure['bar']}: {_VERDICTS[figure['met']].strip('*')}")
+    parts += [figure["note"]] if figure["note"] else []
+    return "; ".join(parts)
+
+
 def _threads(part: PartRecord) -> str:
     if part["threads"] is None:
         return f"default threads of each library on {part['machine']['cores']} cores"

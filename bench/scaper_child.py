@@ -48,7 +48,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # stdout is for answers: what scaper prints goes to stderr
-    cases = json.loads(Path(sys.argv[1]).read_text())
+    cases = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     found = {"scaper": scaper.__version__, "numpy": np.__version__}
     print(json.dumps({**found, "python": platform.python_version()}), file=answers)
     for line in sys.stdin:

@@ -101,9 +101,9 @@ def figures(load: Load, seconds: float) -> list[Figure]:
 
 
 @contextmanager
-def serving(cache: Path) -> Iterator[tuple["subprocess.Popen[str]", int]]:
-    """Start the service at a free port and yield its process and its port."""
-    command = [sys.executable, "-m", "driftscore", "serve", "--port", "0"]
+def serving(cache: Path, *, port: int = 0) -> Iterator[tuple["subprocess.Popen[str]", int]]:
+    """Start the service, at a free port if none is given; yield its process and its port."""
+    command = [sys.executable, "-m", "driftscore", "serve", "--port", str(port)]
     env = os.environ | {"DRIFTSCORE_CACHE": str(cache), "DRIFTSCORE_TOKEN": ""}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env) as process:
         try:
@@ -114,6 +114,11 @@ def serving(cache: Path) -> Iterator[tuple["subprocess.Popen[str]", int]]:
             yield process, int(found[1])
         finally:
             process.terminate()
+
+
+def wait_until_ready(port: int) -> None:
+    """Wait until the service accepts work."""
+    asyncio.run(_until_ready(port))
 
 
 async def run_load(pid: int, port: int, *, clients: int, seconds: float) -> Load:
@@ -144,9 +149,7 @@ def _request(body: bytes) -> bytes:
 async def _until_ready(port: int) -> None:
     for _ in range(600):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        status, _ = await _exchange(
-            reader, writer, b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        )
+        status, _ = await _exchange(reader, writer, _READY)
         writer.close()
         if status == 200:
             return

@@ -25,7 +25,6 @@ from driftscore.audio import Samples, read
 from driftscore.audit import AuditLog
 from driftscore.live.blocks import AudioBlock
 from driftscore.live.clips import ClipSettings, EventClips
-from driftscore.live.decisions import EventAudit
 from driftscore.live.listener import Listener, ListenSettings
 from driftscore.live.outputs.jsonl import JsonLines
 from driftscore.live.store import SqliteEvents
@@ -110,12 +109,13 @@ def soak(home: Path, minutes: float, speed: float, count: int, *, waits: bool) -
     gc.collect()
     before = threading.active_count(), descriptors()
     store = SqliteEvents(home / "events.db")
-    lines = JsonLines(open(home / "events.jsonl", "w"), rejected=True, owned=True)  # noqa: SIM115
+    file = open(home / "events.jsonl", "w", encoding="utf-8")  # noqa: SIM115 (it is owned)
+    lines = JsonLines(file, rejected=True, owned=True)
     log = AuditLog(home / "audit")
     settings = ListenSettings(
         clips=EventClips(str(home / "clips"), ClipSettings(keep_days=0.01)),
         privacy=True,
-        audit=EventAudit(log, classifier),
+        audit=log,
     )
     sources = {f"loop{n}": Loop(samples, speed, waits=waits) for n in range(count)}
     listener = Listener(

@@ -5,6 +5,7 @@ The page is served with `mini` and a made-up day of live events, as in the tests
 
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -16,7 +17,7 @@ sys.path.insert(0, str(PROJECT))
 
 from driftscore.service.settings import ServiceSettings  # noqa: E402
 from tests.page.conftest import CHROMIUM_ARGUMENTS, running  # noqa: E402
-from tests.page.fake_store import FakeReviewStore  # noqa: E402
+from tests.page.day_store import DayStore  # noqa: E402
 
 
 def opened(browser: Browser, address: str, wait_for: str, **options: object) -> Page:
@@ -27,7 +28,8 @@ def opened(browser: Browser, address: str, wait_for: str, **options: object) -> 
     ).new_page()
     page.goto(address)
     page.wait_for_selector(wait_for, timeout=60_000)
-    page.wait_for_load_state("networkidle")
+    if "tab=live" not in address:  # its stream never ends
+        page.wait_for_load_state("networkidle")
     page.wait_for_timeout(1500)
     if page.locator("#snr").is_visible():  # once more, now that words and noise are known
         for key in ("ArrowRight", "ArrowLeft"):
@@ -56,17 +58,22 @@ def take(browser: Browser, url: str) -> None:
     for key in "rrw":
         page.keyboard.press(key)
     page.wait_for_timeout(500)
+    page.evaluate("scrollTo(0, 0)")
     page.screenshot(path=TARGET / "live.png", full_page=True)
+    page = opened(browser, f"{url}/#tab=live", ".events li", color_scheme="dark", **PHONE)
+    page.screenshot(path=TARGET / "live-phone.png")
 
 
 def main() -> None:
     """Serve the page and take its pictures."""
     TARGET.mkdir(parents=True, exist_ok=True)
-    settings = ServiceSettings(event_store=FakeReviewStore())
-    with running(settings) as url, sync_playwright() as play:
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as play:
+        store = DayStore(Path(folder) / "events.db")
+        store.active("street", {"car horn"})
         program = shutil.which("chromium")
         browser = play.chromium.launch(executable_path=program, args=list(CHROMIUM_ARGUMENTS))
-        take(browser, url)
+        with running(ServiceSettings(event_store=store)) as url:
+            take(browser, url)
         browser.close()
 
 

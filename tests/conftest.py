@@ -76,6 +76,12 @@ def noise_clip(seconds: float, rate: int = 16_000, seed: int = 0) -> Audio:
     return Audio((0.1 * smooth).astype(np.float32), rate)
 
 
+def changing_noise(*seeds: int) -> Audio:
+    """Return four seconds of each of some noises: the fake model finds events in it."""
+    parts = [noise_clip(4.0, seed=seed).samples for seed in seeds]
+    return Audio(np.concatenate(parts), 16_000)
+
+
 def embed_windows(recording: Recording, backbone: Backbone) -> Iterator[tuple[Window, Vector]]:
     """Yield each window of a recording with its embedding, one after another: the reference."""
     for window in sounding_windows(recording, rate=backbone.rate, seconds=backbone.seconds):

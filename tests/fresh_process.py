@@ -12,15 +12,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _DRIVER = """
-import json, runpy, shlex, sys, traceback
+import json, os, runpy, shlex, sys, traceback
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 
 
 def run(kind, text):
+    if kind == "folder":
+        os.chdir(text)
+        return
     if kind == "python":
         exec(compile(text, "program", "exec"), {"__name__": "__main__"})
         return
+    text, _, file = text.partition(" > ")
+    if file:
+        with open(file.strip(), "w") as out, redirect_stdout(out):
+            return run(kind, text)
     words = shlex.split(text)
     if words[:2] == ["python", "-m"]:
         words = words[2:]
@@ -53,7 +60,10 @@ class Done:
 def run_steps(
     steps: Sequence[tuple[str, str]], *, cwd: Path, paths: Sequence[Path], cache: Path
 ) -> list[Done]:
-    """Run ("command", line) and ("python", program) steps in order, all in one new process."""
+    """Run steps in order, all in one new process.
+
+    A step is ("command", line), ("python", program), or ("folder", path) to go to.
+    """
     changes = {
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
         "DRIFTSCORE_CACHE": str(cache),

@@ -9,11 +9,20 @@ import numpy as np
 import pytest
 
 from driftscore import Audio, Backbone, Classifier, Embedder, Result
-from driftscore.audit import AuditLog, DecidedBy, Decision, label_decision, read_entries
+from driftscore.audit import (
+    AuditLog,
+    DecidedBy,
+    Decision,
+    Replayer,
+    audited_results,
+    label_decision,
+    read_entries,
+)
 from driftscore.errors import FormatError, UsageError
-from driftscore.replay import Replayer
 
 from .conftest import LABELS, WriteWav, noise_clip
+
+NOTHING: dict[str, object] = {"scores": {}, "threshold": None, "fitting": False}
 
 
 @pytest.fixture
@@ -24,12 +33,8 @@ def classifier() -> Classifier:
 def recorded(
     folder: Path, classifier: Classifier, recordings: list[str], *, keep_audio: bool = False
 ) -> list[Result]:
-    by = DecidedBy.of(classifier)
-    found = list(classifier.classify(recordings))
     with AuditLog(folder, keep_audio=keep_audio) as log:
-        for path, result in zip(recordings, found, strict=True):
-            log.record(label_decision(result), by, path)
-    return found
+        return list(audited_results(log, classifier, recordings))
 
 
 def entries(folder: Path) -> list[dict[str, object]]:
@@ -83,7 +88,7 @@ def test_kept_audio_replays_when_the_recording_is_gone(
     Path(lost).write_bytes(b"something else")
     assert Replayer(tmp_path / "kept").replay(entries(tmp_path / "kept")[0]).same is True
     gone = Replayer(tmp_path / "lost").replay(entries(tmp_path / "lost")[0])
-    assert gone.same is None
+    assert (gone.same, gone.from_audio) == (True, False)
     assert "not kept" in gone.note
 
 
@@ -122,7 +127,15 @@ def test_a_decision_that_is_another_one_now_is_found(
         with pytest.raises(FormatError, match="has changed"):
             Replayer(tmp_path / "audit").replay(entry)
         return
-    assert Replayer(tmp_path / "audit").replay(entry).same is False
+    found = Replayer(tmp_path / "audit").replay(entry)
+    assert found.same is False
+    reasons = {
+        "outcome": "do not give the recorded labels",
+        "score": "scores differ by up to 0.01",
+        "fingerprint": "the model fake is another one now",
+    }
+    assert reasons[what] in found.note
+    assert found.note.startswith("its line was changed")
 
 
 def test_a_threshold_is_part_of_the_decision(tmp_path: Path, wav: WriteWav) -> None:
@@ -169,7 +182,7 @@ def test_threads_do_not_mix_their_lines(tmp_path: Path, classifier: Classifier) 
 
     def write(name: str) -> None:
         for _ in range(50):
-            log.record(Decision("label", name, {"labels": [name * 1000]}), by)
+            log.record(Decision("label", name, {"labels": [name * 1000]}, NOTHING), by)
 
     threads = [threading.Thread(target=write, args=(name,)) for name in "abcd"]
     for thread in threads:
@@ -187,7 +200,7 @@ def test_a_folder_that_is_no_audit_is_refused(tmp_path: Path) -> None:
 
 def test_a_name_that_is_not_utf8_is_recorded(tmp_path: Path, classifier: Classifier) -> None:
     with AuditLog(tmp_path / "audit") as log:
-        decision = Decision("label", "bad\udcff.wav", {"labels": []})
+        decision = Decision("label", "bad\udcff.wav", {"labels": []}, NOTHING)
         log.record(decision, DecidedBy.of(classifier))
     assert json.dumps(entries(tmp_path / "audit")[0]["source"])
 

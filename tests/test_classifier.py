@@ -350,7 +350,7 @@ def test_what_a_user_needs_is_exported() -> None:
         for name, value in vars(driftscore.errors).items()
         if isinstance(value, type) and issubclass(value, driftscore.DriftscoreError)
     }
-    assert len(errors) == 12
+    assert len(errors) == 13
     assert set(driftscore.__all__) == names | errors
     assert all(hasattr(driftscore, name) for name in driftscore.__all__)
 

@@ -109,6 +109,19 @@ def test_a_timeline_says_what_decided_it_and_what_was_nearest(run: Run, wav: Wri
     assert "--false-alarms 0.1 for fewer" in err
 
 
+def test_a_recording_that_fails_has_no_times_and_no_score_in_a_timeline(
+    run: Run, wav: WriteWav, tmp_path: Path
+) -> None:
+    bad = tmp_path / "bad.wav"
+    bad.write_bytes(b"not audio")
+    ask = ["classify", bad, wav("a.wav"), *ASK, "--timeline", "--threshold", "9"]
+    status, out, _ = run(*ask, "-f", "csv")
+    row = next(csv.DictReader(io.StringIO(out)))
+    assert (status, row["start_s"], row["end_s"], row["score"]) == (1, "", "", "")
+    assert row["error"]
+    assert "time" not in run(*ask)[1].split()  # no clock: no column in the table
+
+
 def test_embed_head_and_score_need_the_model_only_once(
     run: Run, wav: WriteWav, tmp_path: Path, fake: Backbone
 ) -> None:

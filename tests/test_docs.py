@@ -1,56 +1,61 @@
-"""What the documents show exists: commands with their options, and the targets of links."""
+"""What the documents name exists: targets of links, files and words. Examples: test_examples.py."""
 
 import re
-import shlex
 from pathlib import Path
 
 import pytest
-import typer
-import typer.core
-
-from driftscore.cli import audit, data, lab, listen
-from driftscore.cli.app import app
 
 from .conftest import PROJECT
 
 DOCUMENTS = [
-    *(PROJECT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
-    *sorted((PROJECT / "docs").glob("*.md")),
+    *sorted(path for path in PROJECT.glob("*.md")),
+    *sorted((PROJECT / "docs").rglob("*.md")),
 ]
-COMMANDS = [
-    line.split("#")[0].split(">")[0].strip().removeprefix("$ ")
-    for path in DOCUMENTS
-    for line in path.read_text(encoding="utf-8").splitlines()
-    if re.match(r"(\$ )?driftscore \w", line)
-]
+FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 
 
-def find_options(words: list[str]) -> set[str]:
-    """Return the options of the command that words name; `lab run` is a command of a group."""
-    groups = {"lab": lab.app, "data": data.app, "audit": audit.app, "listen": listen.app}
-    command = typer.main.get_command(groups.get(words[0], app))
-    for word in words[1:] if words[0] in groups else words:
-        if not isinstance(command, typer.core.TyperGroup):
-            break
-        command = command.commands[word]
-    return {flag for parameter in command.params for flag in parameter.opts}
+def links(path: Path) -> list[tuple[str, str]]:
+    """Return the targets of a document's links to files: the path and the anchor, or neither."""
+    prose = re.sub(r"`[^`\n]*`", "", FENCE.sub("", path.read_text(encoding="utf-8")))
+    found = re.findall(r"\]\(([^)\s]+)\)|(?:src|href)=\"([^\"]+)\"", prose)
+    targets = [first or second for first, second in found]
+    return [
+        (target.partition("#")[0], target.partition("#")[2])
+        for target in targets
+        if not re.match(r"\w+:", target)
+    ]
 
 
-def test_the_documents_show_commands() -> None:
-    assert len(COMMANDS) >= 8
+def anchors(path: Path) -> set[str]:
+    """Return the anchors of a document's headings, as GitHub and the site make them."""
+    prose = FENCE.sub("", path.read_text(encoding="utf-8"))
+    titles = re.findall(r"^#+ (.*)$", prose, re.MULTILINE)
+    plain = [re.sub(r"[^\w\s-]", "", title.lower()).strip() for title in titles]
+    return {re.sub(r"\s", "-", title) for title in plain}
 
 
-@pytest.mark.parametrize("line", COMMANDS)
-def test_a_command_in_the_documents_has_the_options_that_it_shows(line: str) -> None:
-    words = shlex.split(line)[1:]
-    shown = {word.split("=")[0] for word in words if word.startswith("-")}
-    assert shown <= find_options(words)
+def test_the_documents_link_to_each_other() -> None:
+    assert sum(len(links(path)) for path in DOCUMENTS) > 80
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
-def test_links_lead_to_files_that_exist(path: Path) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8")):
-        assert (path.parent / target).exists(), target
+def test_links_lead_to_files_and_headings_that_exist(path: Path) -> None:
+    for target, anchor in links(path):
+        file = (path.parent / target).resolve() if target else path
+        assert file.exists(), target
+        assert not anchor or anchor in anchors(file), f"{target}#{anchor}"
+
+
+def test_every_page_is_linked_from_the_readme() -> None:
+    readme = PROJECT / "README.md"
+    linked = {(PROJECT / target).resolve() for target, _ in links(readme)}
+    pages = set((PROJECT / "docs").glob("*.md")) - {PROJECT / "docs" / "index.md"}
+    assert not pages - linked
+
+
+def test_the_readme_fits_one_screen_plus_links() -> None:
+    text = (PROJECT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 100
 
 
 @pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md"])

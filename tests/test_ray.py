@@ -22,6 +22,7 @@ from driftscore import (
     load_backbone,
 )
 from driftscore.audio import Recording
+from driftscore.audit import Replayer, read_entries
 from driftscore.engines import EngineSettings, ModelSpec, _ray_tasks
 from driftscore.engines import ray as ray_engine
 
@@ -103,10 +104,15 @@ def test_a_classifier_gives_the_same_results_on_ray(cluster: str, folder: Path) 
 
 def test_the_command_writes_the_same_table_on_ray(cluster: str, folder: Path) -> None:
     (folder / "damaged.wav").write_bytes(b"RIFF of nothing")
-    alone, both = classify("sounds"), classify("sounds", "--engine", "ray", "--address", cluster)
+    alone = classify("sounds")
+    both = classify("sounds", "--engine", "ray", "--address", cluster, "--audit", "audit")
     assert alone.stdout.count("\n") == 14
     assert (both.stdout, both.stderr) == (alone.stdout, alone.stderr)
     assert both.returncode == alone.returncode == 1
+    recorded = [entry for _, entry in read_entries("audit")]
+    assert len(recorded) == 12  # not the damaged one
+    replayer = Replayer("audit")
+    assert all(replayer.replay(entry).from_audio for entry in recorded)
 
 
 def test_embeddings_written_on_ray_are_the_same(cluster: str, folder: Path) -> None:

@@ -14,24 +14,26 @@ import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftscore.cli.review import review
-from driftscore.errors import AudioError, FormatError, UsageError
-from driftscore.formats import OutputRow, write_rows
-from driftscore.playing import excerpt, playing
-from driftscore.review import (
-    FEWEST,
+from driftscore.answers import (
     RIGHT,
     UNSURE,
     WRONG,
     FoundEvent,
     Key,
     add_answer,
-    fit_threshold,
-    fit_thresholds,
-    mixed,
     read_answers,
     read_events,
     review_path,
+)
+from driftscore.cli.review import review
+from driftscore.errors import AudioError, FormatError, UsageError
+from driftscore.formats import OutputRow, write_rows
+from driftscore.playing import excerpt, playing
+from driftscore.review import (
+    FEWEST,
+    fit_threshold,
+    fit_thresholds,
+    mixed,
     wilson,
     with_thresholds,
 )

@@ -42,6 +42,13 @@ def test_a_file_says_what_is_asked_of_each_label(tmp_path: Path) -> None:
     assert set(found.competing) == {"speech", "fox call", *BACKGROUND}
 
 
+def test_the_cool_down_of_a_label_comes_before_that_of_the_list(tmp_path: Path) -> None:
+    text = 'cooldown_s = 60\n[[label]]\nname = "a"\n[[label]]\nname = "b"\ncooldown_s = 0'
+    found = WatchList.load(write(tmp_path, text))
+    assert (found.cooldown("a"), found.cooldown("b"), found.cooldown("gone")) == (60, 0, 60)
+    assert WatchList.load(write(tmp_path, found.to_toml())) == found
+
+
 def test_a_label_is_never_its_own_negative_word() -> None:
     assert "rain" not in WatchList.of(["Rain", "siren"]).competing
     with pytest.raises(UsageError, match="both a label and a negative word"):
@@ -62,6 +69,9 @@ def test_the_negative_word_none_switches_the_built_in_words_off() -> None:
         ('[[label]]\nname = "a"\nthreshold = "high"', r"label\[0\].threshold must be a number"),
         ('[[label]]\nname = "a"\ntreshold = 3', "did you mean 'threshold'"),
         ('[[label]]\nname = "a"\nthreshold = 3\nfalse_alarms = 1', "choose one"),
+        ('[[label]]\nname = "a"\nconfirm = 1.5', r"label\[0\].confirm must be a whole number"),
+        ('[[label]]\nname = "a"\nconfirm = 0', r"label\[0\].confirm"),
+        ('cooldown_s = -1\n[[label]]\nname = "a"', "cooldown_s must be"),
         ('[[label]]\nname = "a"\n[[label]]\nname = "a"', "a"),
         ("label = 3", "must be a list"),
         ("]", "not valid TOML"),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from driftscore.embedder import Embedded, Embedder
     from driftscore.errors import (
         AudioError,
+        AuditError,
         DownloadError,
         DriftscoreError,
         FormatError,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Audio",
     "AudioError",
+    "AuditError",
     "Backbone",
     "ClassBank",
     "Classifier",

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from driftscore.backbones import Backbone, check_model
 from driftscore.errors import FormatError
 from driftscore.progress import progress_bar
-from driftscore.prompts import BankTexts, LabelTexts, compose
+from driftscore.prompts import BankTexts, LabelTexts, compose, texts_digest
 from driftscore.schema import anything, flag, items, mapping, table, text
 from driftscore.settings import DEFAULT_PRESET, Preset, PromptSettings, load_preset
 from driftscore.tensorfile import read_tensors, write_tensors
@@ -177,6 +177,7 @@ def encode_bank(texts: BankTexts, encoder: TextEncoder, *, preset: str = "") -> 
             **vars(texts.settings),
             "phrases": list(texts.phrases),
             "template_texts": list(texts.templates),
+            "texts_sha256": texts_digest(texts.texts),
             "driftscore": __version__,
         },
         has_drifts=texts.noisy,

@@ -107,7 +107,7 @@ class Calibration:
         """Length of an embedding."""
         return int(self.clean.shape[1])
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """A digest of everything in it that can change a head."""
         digest = hashlib.sha256(repr((self.site_weight, self.settings)).encode())

@@ -10,7 +10,7 @@ sample, so they give the same events however the samples are cut into blocks.
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,14 +20,14 @@ from driftscore.calibration import Calibration, standardise
 from driftscore.embedder import Embedder
 from driftscore.errors import UsageError
 from driftscore.events import Criteria, Detection, Event, Watcher, in_order
-from driftscore.eventstream import EventStream, Search, WindowSearch
+from driftscore.eventstream import EventStream, Follower, Search, WindowSearch
 from driftscore.head import Head
 from driftscore.result import Result
 from driftscore.sliding import BLOCK_S, LIVE_BLOCK_S, WindowStore
 from driftscore.thresholds import (
-    FITS,
     LOWEST,
     Multiples,
+    fitting,
     multiple_for,
     own_multiples,
     quiet_multiples,
@@ -90,17 +90,19 @@ class Detector:
         seconds: Callable[[float], None] | None = None,
         watcher: Watcher | None = None,
         store: WindowStore | None = None,
+        follower: Follower | None = None,
     ) -> Iterator[Event]:
         """Yield the events of a recording by their start; with `rejected` also those not reported.
 
         `seconds` is called with the seconds of audio that are done, for a progress bar; `watcher`
         is given the samples and the scores over time, for a picture. Windows that a `store` has
-        are not embedded again.
+        are not embedded again. A `follower` is given what each event was decided from.
         """
         search = self.search
         if self.source == "recording":
             search = self._own_search(recording)
-        found = self._batches(recording, search, seconds, watcher, store)
+        observers = Observers(seconds, watcher, follower)
+        found = event_batches(recording, search, self.embedder.backbone, observers, store)
         return (event for event in in_order(found) if rejected or not event.rejected)
 
     def stream(
@@ -120,24 +122,16 @@ class Detector:
         return EventStream(self.search, backbone, rate, block_s=block_s, watcher=watcher)
 
     def judge(self, source: str, embedding: Vector, seconds: float = 0.0) -> Result:
-        """Return the scores of one clip, and which labels fit it at all.
-
-        A label fits if it scores as only one in a hundred other sounds does, and higher than every
-        negative word that competes with it.
-        """
+        """Return the scores of one clip, and which labels fit it at all (`thresholds.fitting`)."""
         prior, spreads = self.search.prior, self.search.spreads
         if prior is None or spreads is None:
             raise UsageError(
                 "Whether anything fits is told from a calibration of the model, and there is none "
                 "here; make one with `driftscore calibrate`"
             )
-        scores = self.head.scores(embedding)[0]
-        multiples = (scores - prior) / spreads
-        count = len(self.watch.names)
-        others = np.where(self.search.criteria.opposed, multiples[count:], -np.inf)
-        best = others.max(axis=1, initial=-np.inf)
-        fits = (multiples[:count] >= FITS) & (multiples[:count] >= best)
-        return Result(source, self.watch.names, scores[:count], seconds, fits=tuple(fits.tolist()))
+        scores, names = self.head.scores(embedding)[0], self.watch.names
+        fits = fitting(scores, prior, spreads, self.search.criteria.opposed)
+        return Result(source, names, scores[: len(names)], seconds, fits=tuple(fits.tolist()))
 
     @property
     def source(self) -> str:
@@ -164,36 +158,6 @@ class Detector:
         names = self.watch.names
         scale = np.ones(len(names)) if spreads is None else spreads[: len(names)]
         return dict(zip(names, (multiples * scale).tolist(), strict=True))
-
-    def _batches(
-        self,
-        recording: Recording,
-        search: Search,
-        seconds: Callable[[float], None] | None = None,
-        watcher: Watcher | None = None,
-        store: WindowStore | None = None,
-    ) -> Iterator[tuple[list[Event], float]]:
-        """Yield the events that ended, and the earliest start of those that may follow."""
-        backbone = self.embedder.backbone
-        several = isinstance(backbone, LocalBackbone) and backbone.parallel > 1
-        with ThreadPoolExecutor(backbone.parallel) if several else nullcontext() as pool:
-            stream = EventStream(
-                search,
-                backbone,
-                backbone.rate,
-                block_s=BLOCK_S,
-                pool=pool,
-                watcher=watcher,
-                store=store,
-                name=describe(recording),
-            )
-            for part in resampled_blocks(recording, backbone.rate):
-                batch = stream.feed(part)
-                if seconds is not None:
-                    seconds(stream.seconds)
-                yield batch, stream.open_s
-            check_length(recording, stream.seconds)
-            yield stream.finish(), float("inf")
 
     def _budgets(self) -> list[float]:
         """Return the false alarms per hour of each label."""
@@ -235,7 +199,9 @@ class Detector:
     def _own_search(self, recording: Recording) -> Search:
         """Return the search with thresholds from the recording itself."""
         ended = [0.0]
-        batches = self._batches(recording, _lowest(self.search), ended.append)
+        batches = event_batches(
+            recording, _lowest(self.search), self.embedder.backbone, Observers(ended.append)
+        )
         peaks = self._peaks(event for batch, _ in batches for event in batch)
         multiples = own_multiples(peaks, ended[-1] / 3600, self._budgets())
         return self._with_multiples(self.search, multiples)
@@ -260,6 +226,47 @@ class Detector:
             if event.threshold and event.score >= event.threshold:
                 peaks[event.label].append(LOWEST * event.score / event.threshold)
         return list(peaks.values())
+
+
+@dataclass(frozen=True)
+class Observers:
+    """What is told about a search while it runs; see `Detector.events`."""
+
+    seconds: Callable[[float], None] | None = None
+    watcher: Watcher | None = None
+    follower: Follower | None = None
+
+
+def event_batches(
+    recording: Recording,
+    search: Search,
+    backbone: Backbone,
+    observers: Observers | None = None,
+    store: WindowStore | None = None,
+) -> Iterator[tuple[list[Event], float]]:
+    """Yield the events of a recording that ended, and the earliest start of those that follow."""
+    told = observers or Observers()
+    several = isinstance(backbone, LocalBackbone) and backbone.parallel > 1
+    with ThreadPoolExecutor(backbone.parallel) if several else nullcontext() as pool:
+        stream = EventStream(
+            search,
+            backbone,
+            backbone.rate,
+            block_s=BLOCK_S,
+            pool=pool,
+            watcher=told.watcher,
+            store=store,
+            name=describe(recording),
+        )
+        if told.follower is not None:
+            stream.follow(told.follower)
+        for part in resampled_blocks(recording, backbone.rate):
+            batch = stream.feed(part)
+            if told.seconds is not None:
+                told.seconds(stream.seconds)
+            yield batch, stream.open_s
+        check_length(recording, stream.seconds)
+        yield stream.finish(), float("inf")
 
 
 def _lowest(search: Search) -> Search:

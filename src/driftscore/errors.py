@@ -36,6 +36,10 @@ class WriteError(DriftscoreError):
     """A file that cannot be written: no permission, no such folder, no space left."""
 
 
+class AuditError(WriteError):
+    """A decision that cannot be recorded in the audit; this ends a run."""
+
+
 class MismatchError(DriftscoreError):
     """Two things that were made by different models, or that have different dimensions."""
 

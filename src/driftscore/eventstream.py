@@ -4,9 +4,10 @@ Nothing later than a window is used for it, so the events do not depend on how t
 into blocks.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import soxr
@@ -23,8 +24,6 @@ from driftscore.sliding import LIVE_BLOCK_S, WindowEmbedding, WindowStore, windo
 from driftscore.vectors import Matrix, Scores
 
 _SHOWN = 5
-Observer = Callable[[float, float, Scores, Scores | float], None]
-"""Takes the start and end of a window, its scores above the background and their scale."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +52,19 @@ class Search:
         return 1.0 if self.settings.threshold is not None else background.spread()
 
 
+class Follower(Protocol):
+    """What follows a search: the scores of every window, and the events that follow from them."""
+
+    def begin(self, search: Search) -> None:
+        """Take what decides."""
+
+    def window(self, start_s: float, end_s: float, above: Scores, spreads: Scores | float) -> None:
+        """Take the scores of a window above the background, and what they are divided by."""
+
+    def decided(self, events: Sequence[Event], end_s: float | None) -> None:
+        """Take events that ended, also rejected ones; at the end of the recording with its end."""
+
+
 class WindowSearch:
     """Scores of windows in, events out."""
 
@@ -61,7 +73,7 @@ class WindowSearch:
         self.tracker = Tracker(search.criteria, search.settings, hop_s=search.hop_s)
         self._background = search.background()
         self._note = note
-        self.observer: Observer | None = None
+        self.follower: Follower | None = None
 
     def feed(self, start_s: float, end_s: float, scores: Scores) -> list[Event]:
         """Take the scores of one window; return the events that ended."""
@@ -70,8 +82,8 @@ class WindowSearch:
         found: list[Event] = []
         if scale is not None:
             found = self.tracker.feed(start_s, end_s, above, scale)
-            if self.observer is not None:
-                self.observer(start_s, end_s, above, scale)
+            if self.follower is not None:
+                self.follower.window(start_s, end_s, above, scale)
             if self._note is not None:
                 criteria = self.search.criteria
                 multiples = (above / scale)[: len(criteria.labels)]
@@ -139,9 +151,10 @@ class EventStream:
         tracker = self._found.tracker
         return tuple(tracker.criteria.labels[c] for c in tracker.active)
 
-    def observe(self, observer: Observer) -> None:
-        """Call a function with the scores of each window, before its events are returned."""
-        self._found.observer = observer
+    def follow(self, follower: Follower) -> None:
+        """Pass the scores of each window, and the events that end, to a follower."""
+        self._found.follower = follower
+        follower.begin(self._search)
 
     def feed(self, samples: Samples) -> list[Event]:
         """Take mono samples; return the events that ended, also those that were rejected."""
@@ -150,7 +163,7 @@ class EventStream:
         part = samples.astype(np.float32, copy=False)
         if self._resampler is not None:
             part = self._resampler.resample_chunk(part)
-        return self._taken(part)
+        return self._told(self._taken(part))
 
     def finish(self) -> list[Event]:
         """Return the events that are left at the end."""
@@ -158,7 +171,13 @@ class EventStream:
         if self._resampler is not None:
             found = self._taken(self._resampler.resample_chunk(np.zeros(0, np.float32), last=True))
         found += self._scored(self._windows.finish())
-        return found + self._with_levels(self._found.finish(self.seconds))
+        found += self._with_levels(self._found.finish(self.seconds))
+        return self._told(found, self.seconds)
+
+    def _told(self, events: list[Event], end_s: float | None = None) -> list[Event]:
+        if self._found.follower is not None:
+            self._found.follower.decided(events, end_s)
+        return events
 
     def _taken(self, samples: Samples) -> list[Event]:
         self._samples += len(samples)

@@ -209,6 +209,14 @@ def _filled(phrases: tuple[str, ...], templates: tuple[str, ...], name: str) -> 
 
 
 _NAME = "\0"  # stands for the words of the label
+
+
+def texts_digest(texts: Iterable[str]) -> str:
+    """Return the sha256 of some texts in their order."""
+    content = _NEXT.join(texts).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(content).hexdigest()
+
+
 _NEXT = "\x1e"  # between two texts: white space, which the words of a label never contain
 
 

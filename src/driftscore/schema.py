@@ -49,6 +49,15 @@ def parse_toml(written: str, check: Check, *, where: str) -> dict[str, object]:
     return content
 
 
+def finite_number(written: str) -> float | None:
+    """Return the finite number that a text states; None for any other text."""
+    try:
+        value = float(written)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
 def anything(value: object, key: str) -> None:
     """Accept every value."""
 
@@ -114,6 +123,16 @@ def either(first: Check, second: Check, *, words: str) -> Check:
                 continue
             return
         raise _wrong(key, words, value)
+
+    return check
+
+
+def optional(of: Check) -> Check:
+    """Return a check for null, or a value that passes a check."""
+
+    def check(value: object, key: str) -> None:
+        if value is not None:
+            of(value, key)
 
     return check
 

@@ -9,6 +9,9 @@
     not = ["fox call"]
     false_alarms = 0.2               # or threshold = 4.5
     min_duration_s = 0.5
+    confirm = 2                      # while listening: events within a minute to report one
+    cooldown_s = 600                 # while listening: at most one message in ten minutes
+    clips = false                    # while listening: keep no audio of it
 
 A list of labels on a command line is a watch list in which nothing else is asked for.
 """
@@ -23,7 +26,7 @@ from typing import Any
 from driftscore.errors import FormatError, UsageError
 from driftscore.prompts import check_labels, words
 from driftscore.reading import read_text
-from driftscore.schema import filled_text, flag, items, number, parse_toml, table
+from driftscore.schema import count, filled_text, flag, items, number, parse_toml, table
 
 NONE = "none"
 BACKGROUND = (
@@ -32,6 +35,16 @@ BACKGROUND = (
 )  # fmt: skip
 """Words for what places sound like; they compete with every label that they do not resemble."""
 _POSITIVE = number(1e-9, 1e9)
+LONGEST_COOLDOWN_S = 604_800
+_COOLDOWN = number(0, LONGEST_COOLDOWN_S)
+
+
+def _confirm(value: object, key: str) -> None:
+    """Accept a whole number from 1 to 100."""
+    count(value, key)
+    number(1, 100)(value, key)
+
+
 _LABEL = table(
     {"name": filled_text},
     {
@@ -40,13 +53,19 @@ _LABEL = table(
         "threshold": _POSITIVE,
         "false_alarms": _POSITIVE,
         "min_duration_s": number(0, 86_400),
-        "confirm": number(1, 100),
+        "confirm": _confirm,
+        "cooldown_s": _COOLDOWN,
         "clips": flag,
     },
 )
 _FILE = table(
     {"label": items(_LABEL, fewest=1, most=1000)},
-    {"not": items(filled_text, most=100), "background": flag, "false_alarms": _POSITIVE},
+    {
+        "not": items(filled_text, most=100),
+        "background": flag,
+        "false_alarms": _POSITIVE,
+        "cooldown_s": _COOLDOWN,
+    },
 )
 
 
@@ -62,6 +81,8 @@ class WatchedLabel:
         false_alarms: false alarms per hour, if there is no threshold.
         min_duration_s: shorter events are rejected.
         confirm: events within a minute that it takes to report one, while listening.
+        cooldown_s: notify at most once within so many seconds, while listening; None for what
+            the list has.
         clips: whether audio of its events may be kept.
 
     """
@@ -73,6 +94,7 @@ class WatchedLabel:
     false_alarms: float | None = None
     min_duration_s: float | None = None
     confirm: int = 1
+    cooldown_s: float | None = None
     clips: bool = True
 
 
@@ -85,6 +107,7 @@ class WatchList:
         negatives: words that compete with every label and are not reported.
         background: whether the built-in words (`BACKGROUND`) compete as well.
         false_alarms: per hour and label, for labels that do not say; None for the default.
+        cooldown_s: for labels that do not say: notify at most once within so many seconds.
 
     """
 
@@ -92,6 +115,7 @@ class WatchList:
     negatives: tuple[str, ...] = ()
     background: bool = True
     false_alarms: float | None = None
+    cooldown_s: float = 0.0
     names: tuple[str, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
@@ -127,6 +151,7 @@ class WatchList:
                 tuple(content.get("not", ())),
                 bool(content.get("background", True)),
                 content.get("false_alarms"),
+                content.get("cooldown_s", 0.0),
             )
         except UsageError as error:
             raise FormatError(f"{where}: {error}") from error
@@ -136,6 +161,7 @@ class WatchList:
         lines = [f"not = {_written(self.negatives)}"] if self.negatives else []
         lines += [] if self.background else ["background = false"]
         lines += [] if self.false_alarms is None else [f"false_alarms = {self.false_alarms!r}"]
+        lines += [f"cooldown_s = {self.cooldown_s!r}"] if self.cooldown_s else []
         for label in self.labels:
             lines += ["", "[[label]]", *_lines(label)]
         return "\n".join(lines).lstrip("\n") + "\n"
@@ -157,6 +183,11 @@ class WatchList:
     def texts(self) -> tuple[str, ...]:
         """Every wording of every label, once."""
         return tuple(dict.fromkeys(word for label in self.labels for word in _words(label)))
+
+    def cooldown(self, name: str) -> float:
+        """Return the seconds within which a label is notified of once."""
+        own = next((label.cooldown_s for label in self.labels if label.name == name), None)
+        return self.cooldown_s if own is None else own
 
     def wordings(self, label: WatchedLabel) -> tuple[str, ...]:
         """Return the words whose scores make the score of a label."""
@@ -192,6 +223,7 @@ def _lines(label: WatchedLabel) -> list[str]:
         "false_alarms": label.false_alarms,
         "min_duration_s": label.min_duration_s,
         "confirm": None if label.confirm == default.confirm else label.confirm,
+        "cooldown_s": label.cooldown_s,
         "clips": None if label.clips == default.clips else label.clips,
     }
     return [

@@ -4,6 +4,7 @@ The parameters are read from the command itself, so a new option takes part with
 command needs a line in `COMMANDS`.
 """
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,8 +71,8 @@ LASTING = {
 }
 """Commands that do not end by themselves, and where they are tested instead."""
 COMMANDS: dict[str, Plan] = {
-    "audit show": Plan(share=0.5),
-    "audit replay": Plan(share=0.5),
+    "audit show": Plan(),
+    "audit replay": Plan(),
     "lab soundscape": Plan(("--seconds", "30", "--quiet", "5", "--events", "1"), share=0.2),
     "classify": Plan((*FAKE, *ASK), share=2.0, never=("--engine", "--address")),
     "embed": Plan(FAKE, never=("--engine", "--address")),
@@ -83,6 +84,7 @@ COMMANDS: dict[str, Plan] = {
     # Answers are kept beside the events; see tests/test_review.py for damaged ones.
     "review": Plan(never=("--play", "--answers")),
     "list": Plan(),
+    "completion": Plan(("bash",), share=0.2),
     "doctor": Plan(share=0.5),
     "cache": Plan(share=0.5),
     "cache clear": Plan(share=0.5),
@@ -163,12 +165,14 @@ def _drawn(draw: st.DrawFn, parameter: Any, plan: Plan, world: World) -> list[st
 
 def _values(parameter: str, world: World) -> st.SearchStrategy[str]:
     """Return values for an option or argument."""
+    if parameter == "folder":
+        return st.one_of(damaged_audits(world), st.sampled_from(NAMES))
     if parameter == "--clips":  # a folder to write to; the argument of `score` is a file to read
         return st.sampled_from(_outs(world))
     own = parameter.lstrip("-").replace("-", "_")
     texts = {
         "labels": LABELS, "out": _outs(world), "path": _outs(world), "answers": _outs(world),
-        "watch_out": _outs(world),
+        "watch_out": _outs(world), "audit": _outs(world),
         "format": (*format_names(), *PLUGINS), "rule": (*rule_names(), *PLUGINS),
         "compare": (*rule_names(), *PLUGINS), "backbone": ("fake", *PLUGINS),
         "preset": ("das2026", "acevedo2025", *PLUGINS), "pack": ("das52", "generic5", *PLUGINS),
@@ -182,6 +186,8 @@ def _values(parameter: str, world: World) -> st.SearchStrategy[str]:
         "store": (f"{world.root}/cache/lab", f"{world.root}/work/notes.txt", "~nobody/x"),
         "calibration": ("none",), "plot": _outs(world), "order": ("mixed", "time", "", "x"),
         "home": (f"{world.root}/cache/corpus", f"{world.root}/work/notes.txt", "", "-", "s3://b/x"),
+        "since": (*NUMBERS, "2026-11-16", "2026-11-16T10:00+14:00", "0001-01-01T00:00+05:00"),
+        "day": ("2026-11-16", "", "x"), "label": ("dog bark", "siren", ""),
         "start": ("2026-11-16T03:15:00+01:00", "20261116_031500", "now", "", "9999-12-31T23:59:59"),
     }  # fmt: skip
     kinds = {
@@ -208,6 +214,7 @@ def _values(parameter: str, world: World) -> st.SearchStrategy[str]:
         "path",
         "answers",
         "watch_out",
+        "audit",
         "labels",
         "format",
         "store",
@@ -223,6 +230,21 @@ def _values(parameter: str, world: World) -> st.SearchStrategy[str]:
 
 def _outs(world: World) -> tuple[str, ...]:
     return tuple(name.replace("{out}", str(world.out)) for name in OUTS)
+
+
+def damaged_audits(world: World) -> st.SearchStrategy[str]:
+    """Return a strategy for a copy of an audit in which some file may be damaged."""
+    good = world.inputs / "audit"
+
+    def write(path: Path, changes: list[Damage]) -> str:
+        home = world.inputs / "case" / f"audit{len(changes)}"
+        shutil.copytree(good, home, dirs_exist_ok=True)
+        inner = home / path.relative_to(good)
+        inner.write_bytes(damaged(inner.read_bytes(), changes))
+        return str(home)
+
+    files = [path for path in world.files["audits"] if path.is_file()]
+    return st.one_of(st.just(str(good)), st.builds(write, st.sampled_from(files), DAMAGE))
 
 
 def damaged_files(world: World, paths: list[Path]) -> st.SearchStrategy[str]:

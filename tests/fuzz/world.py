@@ -19,14 +19,16 @@ import soundfile
 
 import driftscore
 from driftscore import Classifier, Embedder, build_bank, load_backbone
+from driftscore.answers import read_events
+from driftscore.audit import AuditLog, EventAudit, audited_results
 from driftscore.calibration import Calibration
 from driftscore.embeddings import EmbeddingFile
+from driftscore.events import Detection
 from driftscore.prompts import load_pack
-from driftscore.review import read_events
 from driftscore.settings import load_preset
 from driftscore.vectors import unit
 from driftscore.watchlist import WatchList
-from tests.conftest import LABELS, noise_clip
+from tests.conftest import LABELS, changing_noise, noise_clip
 
 CONTAINERS = ("wav", "flac", "ogg", "mp3", "aiff", "au")
 FOLDERS = ("inputs", "out", "cache", "home", "tmp", "work")
@@ -149,6 +151,7 @@ def build_world(root: Path) -> World:
     world.files["recordings"] = _recordings(root / "inputs")
     _embeddings(world)
     _texts(world)
+    _audit(world)
     _lab(world)
     (root / "work" / "notes.txt").write_text("mine\n")
     return world
@@ -217,6 +220,18 @@ def _texts(world: World) -> None:
             "watch lists": [home / "watch.toml"],
         }
     )
+
+
+def _audit(world: World) -> None:
+    """Record decisions about labels, with their audio, and about events."""
+    home = world.inputs / "audit"
+    classifier = Classifier(LABELS, backbone=Embedder("fake", text_cache=False), threshold=0.01)
+    recordings = [str(path) for path in world.files["recordings"][:2]]
+    with AuditLog(home, keep_audio=True) as log:
+        assert not any(one.error for one in audited_results(log, classifier, recordings))
+        finding = EventAudit(log, classifier.detector(settings=Detection(hop_s=0.5, window_s=0.5)))
+        assert list(finding.events(changing_noise(1, 2, 3, 1)))
+    world.files["audits"] = [path for path in sorted(home.rglob("*")) if path.is_file()]
 
 
 def _lab(world: World) -> None:

@@ -2,33 +2,76 @@
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
 import typer
 
-from driftscore.cli.listen import app
+from driftscore.cli.listen import app as listen_app
+from driftscore.cli.serve import serve
+from driftscore.live.listener import JOIN_S
 from driftscore.watchlist import WatchList
 from tests.conftest import PROJECT
 
 DEPLOY = PROJECT / "deploy"
 
 
-def known_options() -> set[str]:
-    command = typer.main.get_command(app)
-    return {flag for p in command.params for flag in (*p.opts, *p.secondary_opts)}
+def serve_app() -> typer.Typer:
+    app = typer.Typer()
+    app.command()(serve)
+    return app
 
 
-@pytest.mark.parametrize("name", ["compose.yaml", "driftscore-listen.service"])
-def test_the_commands_use_options_that_exist(name: str) -> None:
+COMMANDS = {"listen": listen_app, "serve": serve_app()}
+
+
+def known_options(command: str) -> set[str]:
+    found = typer.main.get_command(COMMANDS[command])
+    return {flag for p in found.params for flag in (*p.opts, *p.secondary_opts)}
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("compose.yaml", "listen"),
+        ("compose.yaml", "serve"),
+        ("driftscore-listen.service", "listen"),
+    ],
+)
+def test_the_commands_use_options_that_exist(name: str, command: str) -> None:
     text = (DEPLOY / name).read_text("utf-8")
-    command = re.search(r"listen [^\n]*(\n      [^\n]+)*", text[text.find("\n      listen") :])
-    if name.endswith(".service"):
-        command = re.search(r"ExecStart=[^\n]+", text)
-    assert command is not None
-    used = set(re.findall(r"--[a-z-]+", command[0]))
-    assert len(used) >= 3
-    assert used <= known_options()
+    found = re.search(
+        rf"(?<=[ /]){command} [^\n]*(\n      --[^\n]+)*(?=\n)", _without_comments(text)
+    )
+    assert found is not None
+    used = set(re.findall(r"--[a-z-]+", found[0]))
+    assert len(used) >= 2
+    assert used <= known_options(command)
+
+
+def _without_comments(text: str) -> str:
+    return "".join(line + "\n" for line in text.splitlines() if not line.lstrip().startswith("#"))
+
+
+def test_a_stop_lasts_long_enough_for_the_last_event() -> None:
+    unit = (DEPLOY / "driftscore-listen.service").read_text("utf-8")
+    compose = (DEPLOY / "compose.yaml").read_text("utf-8")
+    for found in (
+        re.search(r"TimeoutStopSec=(\d+)", unit),
+        re.search(r"stop_grace_period: (\d+)s", compose),
+    ):
+        assert found is not None
+        assert int(found[1]) > JOIN_S
+
+
+def test_the_image_installs_extras_that_exist() -> None:
+    made = (DEPLOY / "Dockerfile").read_text("utf-8")
+    (extras,) = re.findall(r'"\.\[([a-z,]+)\]"', made)
+    known = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert (
+        {"live", "mqtt", "serve"} <= set(extras.split(",")) <= set(known["optional-dependencies"])
+    )
 
 
 def test_the_example_of_a_watch_list_is_one() -> None:

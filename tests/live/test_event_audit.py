@@ -7,11 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from driftscore import Classifier
-from driftscore.audit import AuditLog, read_entries
+from driftscore.audit import AuditLog, Replayer, read_entries
 from driftscore.cli.audit import app
-from driftscore.live.decisions import EventAudit
 from driftscore.live.listener import Listener, ListenSettings
-from driftscore.replay import Replayer
 from driftscore.watchlist import WatchList
 
 from .scenes import LABELS, Kept, ScriptedSource, scene
@@ -23,7 +21,7 @@ SOUNDS = [(12.0, "siren"), (24.0, "alarm_clock"), (36.0, "speech"), (43.0, "sire
 def folder(tmp_path_factory: pytest.TempPathFactory, classifier: Classifier) -> Path:
     home = tmp_path_factory.mktemp("audit")
     log = AuditLog(home, keep_audio=True)
-    settings = ListenSettings(audit=EventAudit(log, classifier), privacy=True)
+    settings = ListenSettings(audit=log, privacy=True)
     source = ScriptedSource(scene(46, SOUNDS).samples, endless=False)
     kept = Kept()
     watch = WatchList.of(LABELS)

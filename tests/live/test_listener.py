@@ -11,6 +11,7 @@ import threading
 import time
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ import soundfile
 from typer.testing import CliRunner
 
 from driftscore import Audio, Classifier, Detection, Event
+from driftscore.audio import read
 from driftscore.cli.listen import app
 from driftscore.errors import UsageError
 from driftscore.live.clips import ClipSettings, EventClips
@@ -28,6 +30,7 @@ from driftscore.live.sources import PlayedFile
 from driftscore.live.speech import SpeechGuard
 from driftscore.live.store import SqliteEvents
 from driftscore.watchlist import WatchedLabel, WatchList
+from tests.conftest import PROJECT
 
 from .scenes import LABELS, RATE, Kept, ScriptedSource, eventually, scene, write
 
@@ -132,6 +135,9 @@ def test_levels_come_every_interval(classifier: Classifier) -> None:
     kept = listened(classifier, scene(25, []), spl_offset=94.0, level_s=10.0)
     assert [level.seconds for level in kept.levels] == pytest.approx([10, 10, 5], abs=0.2)
     assert all(level.unit == "dBA" for level in kept.levels)
+    ends = [level.end for level in kept.levels]  # by the audio, although it comes much faster
+    apart = [(later - end).total_seconds() for end, later in pairwise(ends)]
+    assert apart == pytest.approx([10, 5], abs=0.5)
     assert 40 < kept.levels[0].laeq < 60  # white noise of -40 dBFS, 94 dB higher, A-weighted
 
 
@@ -273,7 +279,8 @@ def test_settings_reach_the_detector(classifier: Classifier) -> None:
 
 
 def test_a_clip_without_speech_may_be_written(classifier: Classifier) -> None:
-    assert SpeechGuard(classifier).speech(scene(5, [])) == ""
+    bell = read(PROJECT / "demo" / "sounds" / "church_bell.flac", rate=RATE, seconds=5)
+    assert SpeechGuard(classifier).speech(bell) == ""
 
 
 @pytest.mark.parametrize(("arguments", "message"), [

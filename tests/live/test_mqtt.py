@@ -21,7 +21,7 @@ from driftscore.live.outputs.discovery import Topics, discovery, event_payload, 
 from driftscore.live.outputs.mqtt import Broker, Mqtt
 from driftscore.live.records import EventRecord
 from driftscore.version import __version__
-from driftscore.watchlist import WatchList
+from driftscore.watchlist import WatchedLabel, WatchList
 
 from .scenes import ScriptedSource, eventually, scene, write
 
@@ -226,6 +226,27 @@ def test_discovery_states_and_events_reach_the_broker(
     late.close()
     assert {CONFIG, f"{HOME}/last", f"{HOME}/label/siren", f"{HOME}/status"} <= topics
     assert f"{HOME}/event" not in topics
+
+
+@needs_broker
+def test_within_a_cool_down_only_the_first_event_is_sent_and_the_last_one_shown(
+    broker: RealBroker, observer: Observer
+) -> None:
+    mqtt = Mqtt(
+        Broker.parse(f"mqtt://127.0.0.1:{broker.port}"), "Yard", {"mic1"}, calibrated=False,
+        notify=print, change_words=lambda *_: None,
+    )  # fmt: skip
+    mqtt.words("mic1", WatchList((WatchedLabel("siren"),), cooldown_s=60))
+    eventually(lambda: observer.last("driftscore/yard/status") == "online")
+    start = datetime(2026, 11, 16, 2, 10, tzinfo=UTC)
+    for number in (0, 30, 90):
+        begun = start + timedelta(seconds=number)
+        event = Event("siren", number, number + 2.0, 5.0)
+        mqtt.event(EventRecord(number, "mic1", event, begun, begun + timedelta(seconds=2)))
+        last = str(number)
+        eventually(lambda: json.loads(observer.last(f"{HOME}/last") or "{}").get("id") == last)  # noqa: B023
+    mqtt.close()
+    assert [json.loads(sent)["id"] for sent in observer.all(f"{HOME}/event")] == ["0", "90"]
 
 
 @needs_broker

@@ -10,8 +10,8 @@ import pytest
 
 from driftscore import Event
 from driftscore.errors import StoreError, UsageError
-from driftscore.live.records import EventIds, EventRecord, SourceStatus
-from driftscore.live.store import SqliteEvents
+from driftscore.live.records import EventIds, EventRecord, LevelRecord, SourceStatus
+from driftscore.live.store import LEVELS_KEPT, SqliteEvents, StoredLevel
 from driftscore.watchlist import WatchList
 
 BERLIN = timezone(timedelta(hours=1))
@@ -108,14 +108,61 @@ def test_sources_have_their_words_and_their_state(store: SqliteEvents) -> None:
     assert (store.sources()[0].online, store.sources()[0].why) == (False, "unplugged")
 
 
+def level(end: datetime, laeq: float = -40.04) -> LevelRecord:
+    return LevelRecord("mic1", laeq, -35.0, -51.0, 60.0, end, False)
+
+
+def test_the_last_level_and_the_labels_that_are_present_belong_to_a_source(
+    store: SqliteEvents,
+) -> None:
+    store.words("mic1", WatchList.of(["dog bark", "siren"]))
+    assert (store.sources()[0].level, store.sources()[0].present) == (None, ())
+    for minutes in (0, 2, 1):
+        store.level(level(START + timedelta(minutes=minutes), laeq=-40 - minutes))
+    store.active("mic1", {"siren", "dog bark"})
+    (source,) = store.sources()
+    assert source.present == ("dog bark", "siren")
+    assert source.level == StoredLevel(
+        -42.0, -35.0, -51.0, "dBFS", 60.0, "2026-11-16T00:12:03.250+01:00"
+    )
+    assert [one.laeq for one in store.levels("mic1", START + timedelta(minutes=1))] == [-42, -41]
+    store.words("mic1", WatchList.of(["wind"]))  # a new start, after a crash as well
+    assert store.sources()[0].present == ()
+
+
+def test_levels_are_kept_for_two_days_and_events_for_ever(store: SqliteEvents) -> None:
+    store.event(record(7))
+    for hours in range(0, 200, 5):
+        store.level(level(START + timedelta(hours=hours)))
+    kept = [datetime.fromisoformat(one.end) for one in store.levels("mic1")]
+    assert kept[-1] >= kept[0] - LEVELS_KEPT
+    assert len(kept) == 10
+    assert len(store.events()) == 1
+
+
+def test_a_store_of_an_earlier_version_is_taken_up(tmp_path: Path) -> None:
+    store = SqliteEvents(tmp_path / "events.db")
+    store.words("mic1", WatchList.of(["dog bark"]))
+    store.close()
+    db = sqlite3.connect(tmp_path / "events.db")
+    for table in ("levels", "present"):  # tables that it did not have
+        db.execute(f"DROP TABLE {table}")
+    db.close()
+    (source,) = SqliteEvents(tmp_path / "events.db").sources()
+    assert (source.name, source.words, source.level, source.present) == (
+        "mic1",
+        "dog bark",
+        None,
+        (),
+    )
+
+
 def test_the_service_can_read_the_store(store: SqliteEvents) -> None:
     pytest.importorskip("fastapi", reason="THE EXTRA serve IS MISSING")
     from driftscore.service.live import EventStore
-    from driftscore.service.page_live import ReviewStore, live_view
+    from driftscore.service.page_live import live_view
 
     read: EventStore = store
-    reviewed: ReviewStore = store
-    assert isinstance(reviewed, ReviewStore)
     store.words("mic1", WatchList.of(["dog bark", "siren"]))
     store.event(record(7))
     assert [event.id for event in read.after(0, 10)] == [7]

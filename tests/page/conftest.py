@@ -22,7 +22,7 @@ from driftscore import Embedder
 from driftscore.service.app import create_app
 from driftscore.service.settings import Limits, ServiceSettings
 
-from .fake_store import FakeReviewStore
+from .day_store import DayStore
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page, ViewportSize
@@ -41,13 +41,13 @@ class Site:
     """A service that runs for the tests: its address and its store of live events."""
 
     url: str
-    store: FakeReviewStore
+    store: DayStore
 
 
 @pytest.fixture(scope="session")
-def site() -> Iterator[Site]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Serve the page with `mini` at a free port of this machine."""
-    store = FakeReviewStore()
+    store = DayStore(tmp_path_factory.mktemp("live") / "events.db")
     settings = ServiceSettings(
         backbone=Embedder("mini", text_cache=False),
         limits=Limits(body_bytes=LARGEST_BODY, seconds=120),

@@ -5,7 +5,8 @@ import io
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta, timezone
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from fastapi.testclient import TestClient
 
 from driftscore import Audio, Backbone, Classifier, Embedder, build_bank, compile_head
 from driftscore.audio import read
+from driftscore.live.clips import EventClips
 from driftscore.noise import add_at_snr, synthetic
 from driftscore.service.app import create_app
 from driftscore.service.page_live import live_view
@@ -22,7 +24,7 @@ from driftscore.service.page_spectrogram import BANDS, spectrogram
 from driftscore.service.settings import Limits, ServiceSettings
 from tests.conftest import PROJECT
 
-from .fake_store import FakeReviewStore, KeptEvent
+from .day_store import DayStore, found
 
 SIREN = PROJECT / "demo" / "sounds" / "siren.flac"
 LABELS = ["siren", "rain", "speech"]
@@ -225,48 +227,77 @@ def test_without_a_listener_the_live_view_says_how_to_start_one(client: TestClie
     assert client.post("/page/live/events/1/review", json={"verdict": "right"}).status_code == 404
 
 
-def test_the_live_view_is_that_of_the_store_and_a_verdict_reaches_it(mini: Backbone) -> None:
-    store = FakeReviewStore()
+def test_the_live_view_is_that_of_the_store_and_a_verdict_reaches_it(
+    mini: Backbone, tmp_path: Path
+) -> None:
+    store = DayStore(tmp_path / "events.db")
     settings = ServiceSettings(backbone=Embedder(mini, text_cache=False), event_store=store)
     with serving(settings) as client:
-        found = client.get("/page/live").json()
-        assert [event["id"] for event in found["events"]] == [9, 8, 7, 6, 5, 4, 3, 2, 1]
-        assert found["hours"]["dog bark"][8] == 2
-        assert sum(found["hours"]["dog bark"]) == 2
-        assert [source["online"] for source in found["sources"]] == [True, True, False]
-        assert (
-            client.post("/page/live/events/3/review", json={"verdict": "wrong"}).status_code == 200
-        )
+        view = client.get("/page/live").json()
+        assert [event["id"] for event in view["events"]] == [9, 8, 7, 6, 5, 4, 3, 2, 1]
+        assert view["hours"]["dog bark"][8] == 2
+        assert sum(view["hours"]["dog bark"]) == 2
+        assert view["count"] == 9
+        sources = {source["name"]: source for source in view["sources"]}
+        assert [source["online"] for source in sources.values()] == [False, True, True]
+        assert sources["yard"]["level"]["laeq"] == 41.6
+        assert sources["street"]["level"]["unit"] == "dBFS"
+        address = "/page/live/events/3/review"
+        assert client.post(address, json={"verdict": "wrong"}).status_code == 200
         assert store.verdicts() == {3: "wrong"}
-        assert (
-            client.post("/page/live/events/99/review", json={"verdict": "wrong"}).status_code == 404
-        )
-        assert client.post("/page/live/events/3/review", json={"verdict": "so"}).status_code == 422
+        missing = "/page/live/events/99/review"
+        assert client.post(missing, json={"verdict": "wrong"}).status_code == 404
+        assert client.post(address, json={"verdict": "so"}).status_code == 422
 
 
-def test_labels_of_the_last_seconds_are_current() -> None:
-    store = FakeReviewStore()
+def test_only_clips_of_a_listener_are_played(mini: Backbone, tmp_path: Path) -> None:
+    store, home = DayStore(tmp_path / "events.db"), tmp_path / "clips"
+    folder = EventClips(str(home))
+    now = datetime.now().astimezone()
+    inside = folder.write(read(SIREN), source="yard", label="siren", start=now, id=20)
+    (tmp_path / "secret.flac").write_bytes(b"secret")
+    (home / "link.flac").symlink_to(tmp_path / "secret.flac")
+    escapes = (
+        "../secret.flac",
+        "/etc/passwd",
+        "link.flac",
+        inside.replace("20.flac", "99.flac"),
+        "",
+    )
+    for number, clip in enumerate((inside, *escapes), start=20):
+        record = found(number, "yard", "siren", 5.0, now, 2.0, 3.0)
+        store.event(replace(record, clip=clip))
+    settings = ServiceSettings(backbone=Embedder(mini, text_cache=False), event_store=store)
+    store.clips = home
+    with serving(settings) as client:
+        assert client.get("/page/live").json()["clips"] is True
+        answer = client.get("/page/live/events/20/clip")
+        assert answer.headers["content-type"] == "audio/flac"
+        assert answer.content == (home / inside).read_bytes()
+        for number in (*range(21, 21 + len(escapes)), 1, 999):
+            assert client.get(f"/page/live/events/{number}/clip").status_code == 404
+        store.clips = None
+        assert client.get("/page/live").json()["clips"] is False
+        assert client.get("/page/live/events/20/clip").status_code == 404
+
+
+def test_labels_of_the_last_seconds_are_recent_and_open_ones_present(tmp_path: Path) -> None:
+    store = DayStore(tmp_path / "events.db")
     noon = store.midnight + timedelta(hours=12)
     for number, (label, score, ago_s) in enumerate(
         [("siren", 4.0, 20), ("siren", 5.0, 10), ("horn", 6.0, 29), ("drill", 9.0, 31)], 20
     ):
-        end = (noon - timedelta(seconds=ago_s)).isoformat()
-        store.add(KeptEvent(number, "street", label, score, end, end, 0.0))
+        start = noon - timedelta(seconds=ago_s)
+        store.event(found(number, "street", label, score, start, 0.0, 0.0))
+    store.active("yard", {"wind", "dog bark"})
     view = live_view(store, noon)
     sources = {source["name"]: source for source in view["sources"]}  # type: ignore[attr-defined]
-    assert sources["street"]["labels"] == [("horn", 6.0), ("siren", 5.0)]
-    assert sources["yard"]["labels"] == []
+    assert sources["street"]["recent"] == [("horn", 6.0), ("siren", 5.0)]
+    assert sources["street"]["present"] == ()
+    assert sources["yard"]["recent"] == []
+    assert sources["yard"]["present"] == ("dog bark", "wind")
     assert sources["yard"]["last"]["label"] == "dog bark"
     assert sources["back door"]["last"] is None
-
-
-@pytest.mark.parametrize("since", ["2026-11-16T08:00:00.000", "2026-11-16T09:00:00.000+01:00"])
-def test_a_time_without_a_zone_is_utc(since: str) -> None:
-    store = FakeReviewStore()
-    store.since = since
-    here = timezone(timedelta(hours=1))
-    view = live_view(store, datetime(2026, 11, 16, 12, tzinfo=here))
-    assert view["sources"][0]["since"] == "2026-11-16T09:00:00+01:00"  # type: ignore[index]
 
 
 def test_with_a_token_the_page_loads_and_its_data_needs_the_token(mini: Backbone) -> None:

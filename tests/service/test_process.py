@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import httpx2 as httpx
@@ -13,10 +14,13 @@ import pytest
 from driftscore import Backbone
 from driftscore.embedder import Embedder
 from driftscore.errors import StoreError
+from driftscore.live.records import LevelRecord
+from driftscore.live.store import SqliteEvents
 from driftscore.service import streams
 from driftscore.service.app import create_app
 from driftscore.service.live import EventLog, LiveEvent
 from driftscore.service.settings import Limits, ServiceSettings
+from driftscore.watchlist import WatchList
 
 from .conftest import TOKEN, Service, clip_bytes, started, threaded, wait_until
 
@@ -60,6 +64,33 @@ def test_live_events_arrive_as_they_are_published(fake: Backbone) -> None:
         assert (got["id"], got["event"]) == ("3", "sound")
         assert json.loads(got["data"])["label"] == "Käuzchen"
         assert json.loads(got["data"])["start"].endswith("+01:00")
+
+
+def test_what_sources_do_is_sent_at_the_start_and_when_it_changes(
+    fake: Backbone, tmp_path: Path
+) -> None:
+    store = SqliteEvents(tmp_path / "events.db")
+    for name in ("attic", "yard"):
+        store.words(name, WatchList.of(["siren"]))
+    settings = ServiceSettings(backbone=Embedder(fake, text_cache=False), event_store=store)
+    with (
+        threaded(create_app(settings)) as url,
+        httpx.stream("GET", f"{url}/v1/events/stream?source=yard", timeout=10) as answer,
+    ):
+        found = messages(answer.iter_lines())
+        next(found)
+        first = next(found)
+        assert first["event"] == "source"
+        assert "id" not in first  # Last-Event-ID stays that of an event
+        state = json.loads(first["data"])
+        assert (state["name"], state["online"], state["level"]) == ("yard", False, None)
+        store.active("attic", {"siren"})
+        store.active("yard", {"siren"})
+        assert json.loads(next(found)["data"])["present"] == ["siren"]
+        now = datetime.now().astimezone()
+        store.level(LevelRecord("yard", 41.0, 44.0, 37.0, 60.0, now, True))
+        level = json.loads(next(found)["data"])["level"]
+        assert (level["laeq"], level["unit"]) == (41.0, "dBA")
 
 
 def test_a_client_that_was_away_continues_where_it_was(fake: Backbone) -> None:

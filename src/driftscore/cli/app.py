@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from driftscore.cli.completion import prepare_completion
 from driftscore.cli.reporting import say
 from driftscore.cli.streams import discard_stdout, open_streams
 from driftscore.cli.values import PlainCommand, PlainGroup
@@ -18,6 +19,7 @@ from driftscore.errors import DriftscoreError
 from driftscore.interrupts import STOPPED, Interrupted, interruptible
 from driftscore.version import __version__
 
+_HELP = {"help_option_names": ["-h", "--help"]}
 _COMMANDS = {
     "classify": "classify:classify",
     "embed": "embed:embed",
@@ -30,6 +32,7 @@ _COMMANDS = {
     "doctor": "doctor:doctor",
     "serve": "serve:serve",
     "list": "listing:list_",
+    "completion": "completion:completion",
     "lab": "app:lab",
     "data": "app:data",
     "listen": "app:listen",
@@ -45,6 +48,7 @@ def make_app(names: Iterable[str] = tuple(_COMMANDS)) -> typer.Typer:
         name="driftscore",
         help="Zero-shot audio classification that keeps working in noise.",
         no_args_is_help=True,
+        context_settings=_HELP,
         add_completion=False,
         pretty_exceptions_enable=False,
     )
@@ -105,7 +109,7 @@ def audit(context: typer.Context) -> None:
 def _pass_on(group: typer.Typer, context: typer.Context) -> None:
     """Run a group of commands with the arguments that follow its name."""
     name = f"driftscore {context.info_name}"
-    status: object = group(args=context.args, prog_name=name, standalone_mode=False)
+    status: object = group(args=context.args, prog_name=name, standalone_mode=False, **_HELP)
     if isinstance(status, int) and status:
         raise typer.Exit(status)
 
@@ -148,7 +152,17 @@ def main() -> None:
 def _asked_for(arguments: list[str]) -> typer.Typer:
     """Return the app of the command that is asked for, or that of all to list or suggest them."""
     first = arguments[0] if arguments else ""
-    return make_app([first]) if first in _COMMANDS else make_app()
+    if first in _COMMANDS:
+        return make_app([first])
+    complete = make_app()
+    groups = [name for name, place in _COMMANDS.items() if place.startswith("app:")]
+    prepare_completion(complete, groups, _group)
+    return complete
+
+
+def _group(name: str) -> typer.Typer:
+    group: typer.Typer = import_module(f"driftscore.cli.{name}").app
+    return group
 
 
 def _run(app: Callable[[], object]) -> int:

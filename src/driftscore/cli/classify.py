@@ -1,14 +1,16 @@
 """`driftscore classify`: label recordings."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from driftscore.audio import expand
+from driftscore.audit import AuditLog, audited_judgements, audited_results
 from driftscore.classifier import Classifier
 from driftscore.cli import options as take
-from driftscore.cli.groups import EmbedOptions, ScoreOptions, flat
+from driftscore.cli.groups import AuditOptions, EmbedOptions, ScoreOptions, flat
 from driftscore.cli.reporting import Tally, output, report_runtime, say, watched
 from driftscore.cli.rows import (
     EVENT_COLUMNS,
@@ -25,6 +27,7 @@ from driftscore.detector import Detector
 from driftscore.embedder import Embedder
 from driftscore.engines import DEFAULT_ENGINE
 from driftscore.errors import UsageError
+from driftscore.files import is_url
 from driftscore.formats import DEFAULT_FORMAT, OutputRow, find_format, write_rows
 from driftscore.progress import hours_text
 from driftscore.result import Result
@@ -40,12 +43,12 @@ def classify(
     scores: ScoreOptions,
     model: EmbedOptions,
     events: EventOptions,
+    auditing: AuditOptions,
     head: take.HeadFile = None,
     compare: take.Compare = None,
     multi: take.Multi = False,
     threshold: take.Threshold = None,
     or_none: take.OrNone = False,
-    negatives: take.NotWords = None,
     format: take.FormatName = DEFAULT_FORMAT,
     out: take.Out = None,
     verbose: take.Verbose = False,
@@ -54,18 +57,19 @@ def classify(
     view = View(format, out, multi, or_none).checked(events, compare, threshold, head, model)
     recordings = expand(files)
     events.products.checked(recordings)
-    scoring = scores.scoring(labels=not head and not events.watch)
-    watch = events.watch_list(scoring.labels, negatives)
+    scoring = scores.scoring(labels=not head and not events.watching.watch)
+    watch = events.watching.watch_list(scoring.labels)
     if watch is not None and scoring.labels is None:
         scoring = replace(scoring, labels=watch.names)
-    with model.embedder() as embedder:
+    log = opened_audit(auditing, events, compare, recordings)
+    with model.embedder() as embedder, log or nullcontext():
         cut = take.optional_number("--threshold", threshold)
         found = classifiers(scoring, embedder, compare, threshold=cut, head=head)
         if events.asked or or_none:
             detector = found[0].detector(watch, events.settings())
-            show = partial(view.show_events, detector, events)
+            show = partial(view.show_events, detector, events, log)
         else:
-            show = partial(view.show, [classifier.fit() for classifier in found])
+            show = partial(view.show, [classifier.fit() for classifier in found], log)
         if verbose:
             report_choices(embedder, found)
         show(recordings)
@@ -106,28 +110,44 @@ class View:
             )
         return self
 
-    def show(self, classifiers: list[Classifier], recordings: list[str]) -> None:
+    def show(
+        self, classifiers: list[Classifier], log: AuditLog | None, recordings: list[str]
+    ) -> None:
         """Write the rows of all recordings; the exit status is 1 if one of them failed."""
-        spans = find_format(self.format).spans
         tally, longest = self._tally(), _Longest()
         title = "" if len(classifiers) > 1 else score_title(classifiers[0].head_)
         with output(self.out) as stream:
-            rows = self._rows(classifiers, recordings, tally, spans, longest)
+            if len(classifiers) > 1:
+                embedded = watched(classifiers[0].embed, recordings, tally)
+                rows = compared_rows(classifiers, embedded)
+            else:
+                results = watched(classifiers[0].classify, recordings, tally)
+                if log is not None:
+                    results = audited_results(log, classifiers[0], recordings, results)
+                rows = self._rows(classifiers[0], longest.of(results))
             write_rows(rows, self.format, stream, title=title)
         longest.advise()
         tally.finish(len(recordings))
 
-    def show_events(self, detector: Detector, events: EventOptions, recordings: list[str]) -> None:
+    def show_events(
+        self,
+        detector: Detector,
+        events: EventOptions,
+        log: AuditLog | None,
+        recordings: list[str],
+    ) -> None:
         """Write the events of all recordings, or one row for each where a label fits."""
         tally, unit = self._tally(), unit_of(detector.head)
         products = events.products.made(detector, recordings)
         format = find_format(self.format)
-        view = EventView(detector, EventRows(unit, format.lengths), tally, products)
+        view = EventView(detector, EventRows(unit, format.lengths), tally, products, log)
         columns = EVENT_COLUMNS if events.asked else ()
         title = score_title(detector.head)
         with output(self.out) as stream:
             if self.or_none:
                 embedded = watched(detector.embedder.embed, recordings, tally)
+                if log is not None:
+                    embedded = audited_judgements(log, detector, recordings, embedded)
                 rows = judged_rows(detector, embedded, unit)
             elif events.windows:
                 rows = window_rows(detector, recordings, tally)
@@ -145,19 +165,8 @@ class View:
         """Return a count of failures; it is quiet where the rows hold the errors."""
         return Tally(quiet=self.out is None and not find_format(self.format).spans)
 
-    def _rows(
-        self,
-        classifiers: list[Classifier],
-        recordings: list[str],
-        tally: Tally,
-        spans: bool,
-        longest: "_Longest",
-    ) -> Iterator[OutputRow]:
-        classifier = classifiers[0]
-        if len(classifiers) > 1:
-            return compared_rows(classifiers, watched(classifier.embed, recordings, tally))
-        results = longest.of(watched(classifier.classify, recordings, tally))
-        unit = unit_of(classifier.head_)
+    def _rows(self, classifier: Classifier, results: Iterator[Result]) -> Iterator[OutputRow]:
+        unit, spans = unit_of(classifier.head_), find_format(self.format).spans
         return result_rows(results, classifier.threshold, unit, multi=self.multi, spans=spans)
 
 
@@ -185,6 +194,22 @@ class _Longest:
             "Then: --false-alarms 0.1 for fewer events or 2 for more, --plot night.png for a "
             "picture, --format audacity (raven, csv, ...) --out FILE to export"
         )
+
+
+def opened_audit(
+    options: AuditOptions, events: EventOptions, compare: str | None, recordings: list[str]
+) -> AuditLog | None:
+    """Open the audit log that is asked for; refuse what has no decisions, or no audio to keep."""
+    if options.audit is not None and (compare or events.windows):
+        raise UsageError(
+            "--compare and --windows show scores and decide nothing; leave them out, or --audit"
+        )
+    if options.audit_audio and (remote := next(filter(is_url, recordings), None)):
+        raise UsageError(
+            f"--audit-audio copies files of this machine, and {remote} is none; leave it out, or "
+            "download the recording first"
+        )
+    return options.log(once=events.resume)
 
 
 def classifiers(

@@ -58,6 +58,7 @@ EXTRAS = (
     Extra("serve", "driftscore serve: HTTP and the page", ("fastapi", "uvicorn")),
     Extra("ray", "--engine ray: a cluster", ("ray",)),
     Extra("remote", "recordings by URL", ("fsspec",)),
+    Extra("docs", "make docs: the documentation site", ("mkdocstrings", "zensical")),
 )
 _CORE = ("numpy", "onnxruntime", "soundfile", "soxr", "tokenizers", "safetensors",
          "huggingface_hub", "typer", "rich")  # fmt: skip

@@ -9,14 +9,20 @@ typer sees the fields of `ScoreOptions` as parameters of the command.
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
-from typing import TypeGuard, get_type_hints
+from typing import TYPE_CHECKING, TypeGuard, get_type_hints
 
 from driftscore.backbones import DEFAULT_BACKBONE, DEFAULT_RUNTIME
 from driftscore.cli import options as take
 from driftscore.embedder import Embedder
 from driftscore.engines import DEFAULT_ENGINE
 from driftscore.errors import UsageError
+from driftscore.events import Detection
+from driftscore.prompts import split_labels
 from driftscore.settings import AUTO, DEFAULT_PRESET, PromptSettings, load_preset
+from driftscore.watchlist import NONE, WatchList
+
+if TYPE_CHECKING:
+    from driftscore.audit import AuditLog
 
 Command = Callable[..., None]
 
@@ -113,17 +119,33 @@ class PromptOptions:
 
 
 @dataclass(frozen=True)
+class LabelOptions:
+    """The labels."""
+
+    labels: take.LabelsOption = None
+    labels_file: take.LabelsFile = None
+
+    @property
+    def given(self) -> bool:
+        """Whether there are any."""
+        return bool(self.labels) or self.labels_file is not None
+
+    def names(self) -> tuple[str, ...]:
+        """Return the labels."""
+        return take.label_names(self.labels, self.labels_file)
+
+
+@dataclass(frozen=True)
 class ScoreOptions:
     """The labels and how they are scored."""
 
     by: RuleOptions
     prompts: PromptOptions
-    labels: take.LabelsOption = None
-    labels_file: take.LabelsFile = None
+    words: LabelOptions
 
     def scoring(self, *, labels: bool = True) -> take.ScoringOptions:
         """Return what is asked for; without `labels` none are needed."""
-        names = take.label_names(self.labels, self.labels_file) if labels else None
+        names = self.words.names() if labels else None
         return take.ScoringOptions(
             names,
             self.by.rule,
@@ -153,14 +175,92 @@ class EmbedOptions(ModelOptions):
 
     def embedder(self) -> Embedder:
         """Return the embedder that is asked for."""
-        threads = self.threads
-        if threads is not None and not (threads.isdecimal() and len(threads) < 10):
-            raise UsageError(f"--threads must be a whole number, not {threads!r}")
+        threads = None if self.threads is None else take.whole("--threads", self.threads)
         return Embedder(
             self.backbone,
             runtime=self.runtime,
             engine=self.engine,
             address=self.address,
             audio_cache=self.cache,
-            threads=None if threads is None else int(threads),
+            threads=threads,
         )
+
+
+@dataclass(frozen=True)
+class WatchOptions:
+    """What events are looked for."""
+
+    watch: take.WatchFile = None
+    negatives: take.NotWords = None
+
+    def watch_list(self, labels: tuple[str, ...] | None) -> WatchList | None:
+        """Return the watch list: a file, or the labels with negative words; None for a head."""
+        words = split_labels(",".join(self.negatives)) if self.negatives else ()
+        if self.watch is not None:
+            if words:
+                raise UsageError("Negative words are part of a watch list; leave out --not")
+            return WatchList.load(self.watch)
+        if labels is None:
+            if words and words != (NONE,):
+                raise UsageError("A compiled head knows no other words; leave out --not")
+            return None
+        return WatchList.of(labels, words)
+
+
+@dataclass(frozen=True)
+class DetectionOptions:
+    """How events are found."""
+
+    false_alarms: take.FalseAlarms = None
+    window: take.WindowLength = None
+    hop: take.HopLength = None
+    min_duration: take.MinDuration = None
+
+    def detection(self) -> Detection:
+        """Return how events are found."""
+        return Detection().changed(
+            false_alarms=take.optional_number("--false-alarms", self.false_alarms),
+            window_s=take.optional_number("--window", self.window),
+            hop_s=take.optional_number("--hop", self.hop),
+            min_duration_s=take.optional_number("--min-duration", self.min_duration),
+        )
+
+
+@dataclass(frozen=True)
+class AuditOptions:
+    """What is recorded of decisions."""
+
+    audit: take.AuditFolder = None
+    audit_audio: take.AuditAudio = False
+
+    def log(self, *, once: bool = False) -> "AuditLog | None":
+        """Open the audit log that is asked for; with `once` no decision is recorded twice."""
+        if self.audit is None:
+            if self.audit_audio:
+                raise UsageError("--audit-audio keeps audio in an audit: give --audit DIR as well")
+            return None
+        from driftscore.audit import (
+            AuditLog,
+            Retention,
+        )  # not at the top: most commands never need it
+
+        return AuditLog(
+            self.audit, keep_audio=self.audit_audio, once=once, retention=Retention(*self.bounds())
+        )
+
+    def bounds(self) -> tuple[float | None, float | None]:
+        """Return the days and megabytes of decisions that are kept; None for all."""
+        return None, None
+
+
+@dataclass(frozen=True)
+class LastingAuditOptions(AuditOptions):
+    """What is recorded of the decisions of a process that runs for months."""
+
+    audit_days: take.AuditDays = None
+    audit_mb: take.AuditMegabytes = "1000"
+
+    def bounds(self) -> tuple[float | None, float | None]:
+        """Return the days and megabytes of decisions that are kept; None for all."""
+        days = take.optional_number("--audit-days", self.audit_days)
+        return days, take.number("--audit-mb", self.audit_mb)

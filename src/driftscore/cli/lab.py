@@ -73,9 +73,11 @@ def run_(
         raise UsageError(f"--workers must be at least 1, got {workers}")
     with Store(store) as opened:
         if plan:
-            facts, missing = look_ahead(chosen)
-            say(_size(chosen, facts, opened, workers=workers, engine=engine))
-            for line in missing:
+            ahead = look_ahead(chosen)
+            for line in ahead.found:
+                say(line)
+            say(_size(chosen, ahead.facts, opened, workers=workers, engine=engine))
+            for line in ahead.missing:
                 say(f"missing, and not counted: {line}")
             return
         say(f"Checking {chosen.title}")
@@ -218,8 +220,15 @@ def _size(grid: Grid, facts: Facts, store: Store, *, workers: int, engine: str) 
     on = f"{workers} workers" if engine == "local" and workers > 1 else "one core"
     return (
         f"{size.cells:,} cells in {size.conditions:,} conditions, {size.clips:,} clips to embed, "
-        f"about {size.seconds / workers / 60:.0f} min for all of it on {on}"
+        f"about {_duration(size.seconds / workers)} for all of it on {on}"
     )
+
+
+def _duration(seconds: float) -> str:
+    """Return a time in words, in a unit that fits."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.0f} h"
 
 
 def _end_with_damage(store: Store) -> None:

@@ -3,7 +3,7 @@
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +13,14 @@ from rich.console import Console
 from driftscore.audit import AuditLog
 from driftscore.classifier import Classifier
 from driftscore.cli import options as take
-from driftscore.cli.groups import ModelOptions, flat
+from driftscore.cli.groups import (
+    DetectionOptions,
+    LabelOptions,
+    LastingAuditOptions,
+    ModelOptions,
+    WatchOptions,
+    flat,
+)
 from driftscore.cli.reporting import say
 from driftscore.embedder import Embedder
 from driftscore.errors import UsageError
@@ -21,7 +28,6 @@ from driftscore.events import Detection
 from driftscore.files import STDOUT, writing_to
 from driftscore.interrupts import Interrupted
 from driftscore.live.clips import ClipSettings, EventClips
-from driftscore.live.decisions import EventAudit
 from driftscore.live.listener import Listener, ListenSettings
 from driftscore.live.outputs import Output
 from driftscore.live.outputs.jsonl import JsonLines
@@ -29,8 +35,7 @@ from driftscore.live.outputs.mqtt import Broker, Mqtt
 from driftscore.live.outputs.table import LiveTable
 from driftscore.live.sources import RawFormat, SourceOptions, find_sources
 from driftscore.live.store import SqliteEvents
-from driftscore.prompts import split_labels
-from driftscore.watchlist import WatchList
+from driftscore.watchlist import LONGEST_COOLDOWN_S, WatchList
 
 SourceNames = Annotated[
     list[str],
@@ -76,33 +81,23 @@ class InputOptions:
 class SearchOptions:
     """What sources are searched for."""
 
-    labels: take.LabelsOption = None
-    labels_file: take.LabelsFile = None
-    negatives: take.NotWords = None
-    watch: take.WatchFile = None
-    false_alarms: take.FalseAlarms = None
-    window: take.WindowLength = None
-    hop: take.HopLength = None
-    min_duration: take.MinDuration = None
+    words: LabelOptions
+    watching: WatchOptions
+    finding: DetectionOptions
     calibration: take.CalibrationFile = None
+    merge: Annotated[
+        bool,
+        typer.Option("--merge", help="Report a sound once if several sources have it."),
+    ] = False
 
     def watch_list(self) -> WatchList:
         """Return the watch list of a file, or of labels and negative words."""
-        if self.watch is None:
-            words = split_labels(",".join(self.negatives)) if self.negatives else ()
-            return WatchList.of(take.label_names(self.labels, self.labels_file), words)
-        if self.labels or self.labels_file is not None or self.negatives:
+        if self.watching.watch is not None and (self.words.given or self.watching.negatives):
             raise UsageError("A watch list has labels and negative words: give --watch only")
-        return WatchList.load(self.watch)
-
-    def detection(self) -> Detection:
-        """Return how events are found."""
-        return Detection().changed(
-            false_alarms=take.optional_number("--false-alarms", self.false_alarms),
-            window_s=take.optional_number("--window", self.window),
-            hop_s=take.optional_number("--hop", self.hop),
-            min_duration_s=take.optional_number("--min-duration", self.min_duration),
-        )
+        names = self.words.names() if self.watching.watch is None else None
+        found = self.watching.watch_list(names)
+        assert found is not None  # noqa: S101 (only a compiled head has none)
+        return found
 
     def classifier(self, model: ModelOptions, watch: WatchList) -> Classifier:
         """Return the classifier that scores the labels."""
@@ -141,17 +136,9 @@ class KeepOptions:
     level_seconds: Annotated[
         str, _option("--level-seconds", "Seconds of one LAeq, L10 and L90.", "Levels")
     ] = "60"
-    audit: Annotated[
-        str | None, _option("--audit", "Record every decision in this folder.", "Audit")
-    ] = None
-    audit_audio: Annotated[
-        bool, _option("--audit-audio", "Keep the audio of decisions in the audit.", "Audit")
-    ] = False
 
-    def settings(self, classifier: Classifier, detection: Detection) -> ListenSettings:
+    def settings(self, detection: Detection, audit: AuditLog | None) -> ListenSettings:
         """Return the settings of the listener."""
-        if self.audit_audio and self.audit is None:
-            raise UsageError("--audit-audio keeps audio in an audit: give --audit DIR as well")
         clip = ClipSettings(
             take.number("--pre-roll", self.pre_roll),
             keep_days=take.optional_number("--keep-days", self.keep_days),
@@ -160,14 +147,13 @@ class KeepOptions:
         seconds = take.number("--level-seconds", self.level_seconds)
         if not 1 <= seconds <= 86_400:
             raise UsageError(f"--level-seconds must be from 1 to 86400, got {seconds:g}")
-        log = None if self.audit is None else AuditLog(self.audit, keep_audio=self.audit_audio)
         return ListenSettings(
             detection,
             take.optional_number("--spl-offset", self.spl_offset),
             seconds,
             clips=None if self.clips is None else EventClips(self.clips, clip),
             privacy=self.privacy,
-            audit=None if log is None else EventAudit(log, classifier),
+            audit=audit,
         )
 
 
@@ -182,6 +168,10 @@ class OutputOptions:
         bool | None,
         _option("--table/--no-table", "A live table on stderr; usual on a terminal.", "Output"),
     ] = None
+    cooldown: Annotated[
+        str | None,
+        _option("--cooldown", "Send at most one message per label in so many seconds.", "Output"),
+    ] = None
     rejected: Annotated[
         bool, _option("--rejected", "Also write rejected events as lines of JSON.", "Output")
     ] = False
@@ -195,6 +185,17 @@ class OutputOptions:
     store: Annotated[
         Path | None, _option("--store", "Keep events in this SQLite file.", "Output")
     ] = None
+
+    def cooled(self, watch: WatchList) -> WatchList:
+        """Return a watch list with the cool-down that is asked for."""
+        seconds = take.optional_number("--cooldown", self.cooldown)
+        if seconds is None:
+            return watch
+        if not 0 <= seconds <= LONGEST_COOLDOWN_S:
+            raise UsageError(
+                f"--cooldown must be from 0 to {LONGEST_COOLDOWN_S} s, got {seconds:g}"
+            )
+        return replace(watch, cooldown_s=seconds)
 
     @property
     def draws(self) -> bool:
@@ -236,12 +237,15 @@ def listen(
     inputs: InputOptions,
     places: OutputOptions,
     keeping: KeepOptions,
+    auditing: LastingAuditOptions,
     model: ModelOptions,
 ) -> None:
     """Report the events of microphones, streams and files, as they happen."""
-    watch = search.watch_list()
+    watch = places.cooled(search.watch_list())
     classifier = search.classifier(model, watch)
-    settings = keeping.settings(classifier, search.detection())
+    settings = replace(
+        keeping.settings(search.finding.detection(), auditing.log()), merge=search.merge
+    )
     table = LiveTable(Console(stderr=True)) if places.draws else None
     shown = Listening(table, calibrated=settings.spl_offset is not None)
     found = find_sources(sources, inputs.options(shown.notify))
@@ -252,7 +256,7 @@ def listen(
     shown.listener = listener
     status = _run(listener, table)
     if settings.audit is not None:
-        settings.audit.log.close()
+        settings.audit.close()
     for name, why in listener.errors.items():
         say(f"error: {name}: {why}")
     if status:

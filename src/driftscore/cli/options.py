@@ -4,7 +4,6 @@ A command lists the options that it takes; each is written once, here, with its 
 Numbers are parsed here and not by typer, so that a wrong one is a plain sentence.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from driftscore.classifier import Classifier
 from driftscore.embedder import Embedder
 from driftscore.errors import UsageError
 from driftscore.prompts import read_labels, split_labels
+from driftscore.schema import finite_number
 from driftscore.settings import PromptSettings
 from driftscore.thresholds import DEFAULT_FALSE_ALARMS
 
@@ -244,6 +244,37 @@ Resume = Annotated[
     bool,
     typer.Option("--resume", help="Continue a run that was interrupted.", rich_help_panel=_EVENTS),
 ]
+# What is recorded of decisions.
+_AUDIT = "Audit"
+AuditFolder = Annotated[
+    str | None,
+    typer.Option(
+        "--audit",
+        metavar="DIR",
+        help="Record every decision in this folder, with what it followed from.",
+        rich_help_panel=_AUDIT,
+    ),
+]
+AuditAudio = Annotated[
+    bool,
+    typer.Option(
+        "--audit-audio", help="Keep the audio of decisions in the audit.", rich_help_panel=_AUDIT
+    ),
+]
+AuditDays = Annotated[
+    str | None,
+    typer.Option(
+        "--audit-days", help="Delete recorded decisions that are older.", rich_help_panel=_AUDIT
+    ),
+]
+AuditMegabytes = Annotated[
+    str,
+    typer.Option(
+        "--audit-mb",
+        help="Delete the oldest decisions while the audit is larger.",
+        rich_help_panel=_AUDIT,
+    ),
+]
 Out = Annotated[
     str | None, typer.Option("--out", "-o", help="Write to this file or URL, not stdout.")
 ]
@@ -321,13 +352,17 @@ def rule_settings(
 
 def number(flag: str, text: str) -> float:
     """Return the number that an option is given."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
+    value = finite_number(text)
+    if value is None:
         raise UsageError(f"{flag} must be a number, not {text!r}")
     return value
+
+
+def whole(flag: str, text: str) -> int:
+    """Return the whole number that an option is given."""
+    if not (text.isdecimal() and len(text) < 10):
+        raise UsageError(f"{flag} must be a whole number, not {text!r}")
+    return int(text)
 
 
 def optional_number(flag: str, text: str | None) -> float | None:

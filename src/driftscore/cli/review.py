@@ -1,39 +1,39 @@
 """`driftscore review`: answer whether events are right, and fit thresholds to the answers."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from driftscore.answers import (
+    RIGHT,
+    UNSURE,
+    WRONG,
+    FileReviews,
+    FoundEvent,
+    Key,
+    Reviews,
+    read_answers,
+)
 from driftscore.cli import options as take
 from driftscore.cli.reporting import output, say
 from driftscore.errors import AudioError, UsageError
 from driftscore.files import replacing, writing_to
 from driftscore.formats import DEFAULT_FORMAT, OutputRow, find_format, write_rows
+from driftscore.live.reviews import StoredReviews, is_store
 from driftscore.playing import excerpt, find_player, playing
-from driftscore.review import (
-    RIGHT,
-    TARGET,
-    UNSURE,
-    WRONG,
-    Fit,
-    FoundEvent,
-    Key,
-    add_answer,
-    fit_thresholds,
-    mixed,
-    read_answers,
-    read_events,
-    review_path,
-    with_thresholds,
-)
+from driftscore.review import TARGET, Fit, fit_thresholds, mixed, with_thresholds
 from driftscore.watchlist import WatchedLabel, WatchList
 
 EventsFile = Annotated[
-    Path, typer.Argument(help="Events as csv or jsonl (see `classify --timeline`).")
+    Path,
+    typer.Argument(
+        help="Events as csv or jsonl (see `classify --timeline`), or the store of a listener "
+        "(`listen --store`), whose answers are the verdicts given on the page."
+    ),
 ]
 AnswersFile = Annotated[
     Path | None,
@@ -56,6 +56,9 @@ WatchIn = Annotated[
 Order = Annotated[
     str, typer.Option("--order", help="Ask by labels in turn (mixed), or by time (time).")
 ]
+ClipsOption = Annotated[
+    Path | None, typer.Option("--clips", help="The folder of a listener's clips, to play them.")
+]
 Play = Annotated[bool, typer.Option("--play/--no-play", help="Play events, if a player is there.")]
 
 PlayEvent = Callable[[FoundEvent], AbstractContextManager[None]]
@@ -73,6 +76,7 @@ def review(
     watch_out: WatchOut = None,
     order: Order = "mixed",
     play: Play = True,
+    clips: ClipsOption = None,
     format: take.FormatName = DEFAULT_FORMAT,
     out: take.Out = None,
 ) -> None:
@@ -81,40 +85,34 @@ def review(
     if order not in ("mixed", "time"):
         raise UsageError(f"--order is mixed or time, not {order!r}")
     base = None if watch is None else WatchList.load(watch)
-    events, beside = read_events(events_file), review_path(events_file)
-    known = read_answers(beside, events) if beside.exists() else {}
+    stored = is_store(events_file)
+    if clips is not None and not stored:
+        raise UsageError("--clips belongs to the store of a listener: give an SQLite file")
+    reviews: Reviews = StoredReviews(events_file, clips) if stored else FileReviews(events_file)
     if answers is not None:
-        given = read_answers(answers, events)
-        _keep(beside, events, given, known)
-        known |= given
+        _keep(reviews, read_answers(answers, reviews.events))
     elif sys.stdin.isatty():
-        left = [event for event in events if event.key not in known]
-        asked = mixed(left) if order == "mixed" else left
-        _ask(asked, beside, known, _player(play, events_file))
-    fits = fit_thresholds(events, known, target=target)
+        left = [event for event in reviews.events if event.key not in reviews.known]
+        _ask(mixed(left) if order == "mixed" else left, reviews, _player(play, reviews))
+    fits = fit_thresholds(reviews.events, reviews.known, target=target)
     with output(out) as stream:
         title = f"Precision by threshold; * is chosen for {target:.0%}"
         write_rows(_fit_rows(fits), writer, stream, title=title, columns=_COLUMNS)
-    _report(events, known, fits, beside)
+    _report(reviews, fits)
     if watch_out is not None:
-        _write_watch(watch_out, base, fits, events)
+        _write_watch(watch_out, base, fits, reviews.events)
+        command = "listen" if stored else "classify ... --timeline"
+        say(f"use it: driftscore {command} --watch {watch_out}")
 
 
-def _keep(
-    beside: Path, events: Sequence[FoundEvent], given: dict[Key, str], known: dict[Key, str]
-) -> None:
-    """Add new answers to the file beside the events."""
-    for event in events:
-        if event.key in given and given[event.key] != known.get(event.key):
-            add_answer(beside, event, given[event.key])
+def _keep(reviews: Reviews, given: Mapping[Key, str]) -> None:
+    """Add new answers to those that are kept."""
+    for event in reviews.events:
+        if event.key in given and given[event.key] != reviews.known.get(event.key):
+            reviews.add(event, given[event.key])
 
 
-def _ask(
-    events: Sequence[FoundEvent],
-    beside: Path,
-    known: dict[Key, str],
-    play: PlayEvent,
-) -> None:
+def _ask(events: Sequence[FoundEvent], reviews: Reviews, play: PlayEvent) -> None:
     """Ask about events one by one; each answer is kept at once."""
     if not events:
         return
@@ -122,10 +120,9 @@ def _ask(
     number = 0
     while number < len(events):
         event = events[number]
-        key = _key(event, f"{number + 1}/{len(events)}", play)
+        key = _key(event, f"{number + 1}/{len(events)}", reviews.when(event), play)
         if key in _KEYS:
-            known[event.key] = _KEYS[key]
-            add_answer(beside, event, _KEYS[key])
+            reviews.add(event, _KEYS[key])
             number += 1
         elif key == "b":
             number = max(0, number - 1)
@@ -135,10 +132,8 @@ def _ask(
             say(_HELP)
 
 
-def _key(event: FoundEvent, place: str, play: PlayEvent) -> str:
+def _key(event: FoundEvent, place: str, when: str, play: PlayEvent) -> str:
     """Show and play an event; return the key that is pressed."""
-    minutes, seconds = divmod(event.start_s, 60)
-    when = f"{int(minutes) // 60}:{int(minutes) % 60:02d}:{seconds:04.1f}"
     length = event.end_s - event.start_s
     say(f"{place}  {event.label}  score {event.score:.2f}  {when}, {length:.1f} s  {event.file}")
     with play(event):
@@ -148,7 +143,7 @@ def _key(event: FoundEvent, place: str, play: PlayEvent) -> str:
     return key
 
 
-def _player(wanted: bool, events_file: Path) -> PlayEvent:
+def _player(wanted: bool, reviews: Reviews) -> PlayEvent:
     """Return what plays an event; without a player it does nothing."""
     command = find_player() if wanted else None
     if wanted and command is None:
@@ -157,10 +152,12 @@ def _player(wanted: bool, events_file: Path) -> PlayEvent:
     def play(event: FoundEvent) -> AbstractContextManager[None]:
         if command is None:
             return nullcontext()
-        path = Path(event.file)
-        path = path if path.exists() else events_file.parent / event.file
+        sound = reviews.sound(event)
+        if sound is None:
+            say("no clip of it is at hand; --clips DIR names the folder of clips")
+            return nullcontext()
         try:
-            audio = excerpt(path, event.start_s - _AROUND_S, event.end_s + _AROUND_S)
+            audio = excerpt(sound.path, sound.start_s - _AROUND_S, sound.end_s + _AROUND_S)
         except AudioError as error:
             say(f"cannot be played: {error}")
             return nullcontext()
@@ -193,12 +190,13 @@ def _fit_rows(fits: Sequence[Fit]) -> Iterator[OutputRow]:
             }
 
 
-def _report(
-    events: Sequence[FoundEvent], known: dict[Key, str], fits: Sequence[Fit], beside: Path
-) -> None:
-    given = list(known.values())
+def _report(reviews: Reviews, fits: Sequence[Fit]) -> None:
+    given = list(reviews.known.values())
     counts = ", ".join(f"{given.count(word)} {word}" for word in (RIGHT, WRONG, UNSURE))
-    say(f"{len(known)} of {len(events)} events are reviewed ({counts}); answers are in {beside}")
+    say(
+        f"{len(given)} of {len(reviews.events)} events are reviewed ({counts}); answers are in "
+        f"{reviews.where}"
+    )
     for fit in fits:
         if fit.chosen is None:
             say(f"{fit.label}: {fit.note}")
@@ -209,7 +207,7 @@ def _report(
             f"{found.precision:.0%} ({found.low:.0%} to {found.high:.0%}), keeps {found.kept:.0%} "
             "of the right events"
         )
-    if not known:
+    if not given:
         say("review them in a terminal, or give the answers with --answers FILE")
 
 
@@ -224,4 +222,3 @@ def _write_watch(
         partial.write_text(with_thresholds(made, fits).to_toml(), encoding="utf-8")
     if base is None:
         say(f"{path} has the labels that have events; start from a list of all with --watch FILE")
-    say(f"use it: driftscore classify ... --timeline --watch {path}")

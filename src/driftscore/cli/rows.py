@@ -101,7 +101,8 @@ class EventRows:
     def failed(self, source: str, reason: str) -> OutputRow:
         """Return the row of a recording that could not be used."""
         length = {"duration_s": 0.0, "rate": None} if self.lengths else {}
-        return {**_event_row(source, NO_EVENT, self.unit, reason), **length}
+        unknown = {"start_s": "", "end_s": "", "score": ""}
+        return {**_event_row(source, NO_EVENT, self.unit, reason), **unknown, **length}
 
 
 NO_EVENT = Event("", 0.0, 0.0, 0.0)

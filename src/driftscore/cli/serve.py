@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from driftscore.backbones import DEFAULT_BACKBONE, DEFAULT_RUNTIME
 from driftscore.cli import options as take
+from driftscore.cli.groups import LastingAuditOptions, ModelOptions, flat
 from driftscore.cli.reporting import say
 from driftscore.errors import MissingExtraError, UsageError
 from driftscore.live.store import SqliteEvents
@@ -44,14 +44,21 @@ EventDatabase = Annotated[
     ),
 ]
 
+ServedClips = Annotated[
+    Path | None,
+    typer.Option("--clips", help="The folder of `driftscore listen --clips`, to play events."),
+]
 
+
+@flat
 def serve(
+    auditing: LastingAuditOptions,
+    model: ModelOptions,
     host: Host = DEFAULT_HOST,
     port: Port = str(DEFAULT_PORT),
     token_file: TokenFile = None,
     store: EventDatabase = None,
-    backbone: take.BackboneName = DEFAULT_BACKBONE,
-    runtime: take.Runtime = DEFAULT_RUNTIME,
+    clips: ServedClips = None,
     calibration: take.CalibrationFile = None,
     threads: take.Threads = None,
     queue: Queue = str(ServiceSettings.queue),
@@ -64,32 +71,28 @@ def serve(
     except ImportError as error:
         raise MissingExtraError("The service", "serve") from error
 
+    if clips is not None and store is None:
+        raise UsageError("--clips are those of the events in a store: give --store FILE as well")
     settings = ServiceSettings(
-        backbone=backbone,
-        runtime=runtime,
+        backbone=model.backbone,
+        runtime=model.runtime,
         calibration=calibration,
-        threads=None if threads is None else whole("--threads", threads),
+        threads=None if threads is None else take.whole("--threads", threads),
         limits=Limits(
             seconds=take.number("--max-seconds", max_seconds),
             body_bytes=round(1e6 * take.number("--max-mb", max_mb)),
         ),
-        queue=whole("--queue", queue),
+        queue=take.whole("--queue", queue),
         token=read_token(token_file),
-        event_store=None if store is None else SqliteEvents(store),
+        event_store=None if store is None else SqliteEvents(store, clips),
+        audit=auditing.log(),
     )
-    number = whole("--port", port)
+    number = take.whole("--port", port)
     if number not in _PORTS:
         raise UsageError(f"--port must be from 0 to 65535, not {number}")
     status = server.serve(settings, host=host, port=number, report=say)
     if status:
         raise typer.Exit(status)
-
-
-def whole(flag: str, text: str) -> int:
-    """Return the whole number that an option is given."""
-    if not (text.isdecimal() and len(text) < 10):
-        raise UsageError(f"{flag} must be a whole number, not {text!r}")
-    return int(text)
 
 
 def read_token(file: Path | None) -> str | None:

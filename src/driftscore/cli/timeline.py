@@ -5,18 +5,18 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from driftscore.audit import AuditLog, EventAudit
 from driftscore.cli import options as take
+from driftscore.cli.groups import DetectionOptions, WatchOptions
 from driftscore.cli.products import ProductOptions, Products
 from driftscore.cli.reporting import Tally, say
 from driftscore.cli.rows import EventRows
 from driftscore.detector import Detector
-from driftscore.errors import DriftscoreError, UsageError
+from driftscore.errors import AuditError, DriftscoreError
 from driftscore.events import Detection, Event
 from driftscore.formats import OutputRow
 from driftscore.interrupts import Interrupted
 from driftscore.progress import hours_text, seconds_bar
-from driftscore.prompts import split_labels
-from driftscore.watchlist import NONE, WatchList
 from driftscore.windowlog import window_log
 
 if TYPE_CHECKING:
@@ -28,55 +28,38 @@ class EventOptions:
     """How events are found, and what is made of them."""
 
     products: ProductOptions
+    watching: WatchOptions
+    finding: DetectionOptions
     timeline: take.Timeline = False
     windows: take.Windows = False
-    watch: take.WatchFile = None
-    false_alarms: take.FalseAlarms = None
     thresholds_from: take.ThresholdsFrom = "auto"
-    window: take.WindowLength = None
-    hop: take.HopLength = None
-    min_duration: take.MinDuration = None
     resume: take.Resume = False
 
     @property
     def asked(self) -> bool:
         """Whether events are asked for, by --timeline or by an option that only they have."""
-        given = (self.timeline, self.windows, self.watch, self.false_alarms, self.resume)
+        given = (self.timeline, self.windows, self.watching.watch, self.finding.false_alarms,
+                 self.resume)  # fmt: skip
         return any(given) or self.products.asked
 
     def settings(self) -> Detection:
         """Return how events are found."""
-        return Detection().changed(
-            false_alarms=take.optional_number("--false-alarms", self.false_alarms),
-            thresholds_from=self.thresholds_from,
-            window_s=take.optional_number("--window", self.window),
-            hop_s=take.optional_number("--hop", self.hop),
-            min_duration_s=take.optional_number("--min-duration", self.min_duration),
-        )
-
-    def watch_list(
-        self, labels: tuple[str, ...] | None, negatives: list[str] | None
-    ) -> WatchList | None:
-        """Return the watch list: a file, or the labels with negative words; None for a head."""
-        words = split_labels(",".join(negatives)) if negatives else ()
-        if self.watch is not None:
-            if words:
-                raise UsageError("Negative words are part of a watch list; leave out --not")
-            return WatchList.load(self.watch)
-        if labels is None:
-            if words and words != (NONE,):
-                raise UsageError("A compiled head knows no other words; leave out --not")
-            return None
-        return WatchList.of(labels, words)
+        return self.finding.detection().changed(thresholds_from=self.thresholds_from)
 
 
 class EventView:
     """The rows of all events, and what is told about them at the end."""
 
     def __init__(
-        self, detector: Detector, rows: EventRows, tally: Tally, products: Products
+        self,
+        detector: Detector,
+        rows: EventRows,
+        tally: Tally,
+        products: Products,
+        audit: AuditLog | None = None,
     ) -> None:
         self._detector = detector
+        self._audit = None if audit is None else EventAudit(audit, detector)
         self._rows = rows
         self._tally = tally
         self._products = products
@@ -92,6 +75,8 @@ class EventView:
                 before = self._seconds
                 try:
                     yield from self._of_one(recording, done, resume=resume)
+                except AuditError:
+                    raise
                 except DriftscoreError as error:
                     self._tally.fail(str(error))
                     yield self._rows.failed(recording, str(error))
@@ -141,9 +126,14 @@ class EventView:
         if log is not None and (resume or embedder.audio_cache) and log.read().known and resume:
             say(f"{recording}: continuing at {hours_text(len(log.known) * detector.hop_s)}")
         with nullcontext() if log is None else log.writing(keep=embedder.audio_cache):
-            for event in detector.events(
-                recording, rejected=True, seconds=reached, watcher=watcher, store=log
-            ):
+            found = (
+                detector.events(
+                    recording, rejected=True, seconds=reached, watcher=watcher, store=log
+                )
+                if self._audit is None
+                else self._audit.events(recording, seconds=reached, watcher=watcher, store=log)
+            )
+            for event in found:
                 if event.rejected:
                     self._note_nearest(event)
                 else:
@@ -170,8 +160,8 @@ class EventView:
         if not self._count and self._nearest is not None:
             near = self._nearest
             say(
-                f"nearest: {near.label!r} at {hours_text(near.start_s)} with {near.score:.1f} of "
-                f"{near.threshold:.1f} ({near.rejected})"
+                f"nearest: {near.label!r} at {hours_text(near.start_s)} with {near.score:.2f} of "
+                f"{near.threshold:.2f} ({near.rejected})"
             )
         say(
             "next: --false-alarms 0.1 for fewer or 2 for more, --plot night.png for a picture, "

@@ -15,7 +15,7 @@ def write(
     rows: Iterable[OutputRow], out: IO[str], *, title: str = "", columns: Sequence[str] = ()
 ) -> None:
     """Draw a table as wide as the terminal, or up to 200 characters wide in a pipe or file."""
-    shown = _without_empty_errors([flat(row) for row in rows])
+    shown = _without_empty_columns([flat(row) for row in rows])
     keys = list(shown[0]) if shown else [name for name in columns if name != "unit"]
     unicode = (getattr(out, "encoding", None) or "utf-8").lower().startswith("utf")
     if not out.isatty() and unicode and (lines := plain_lines(shown, keys, title)):
@@ -87,9 +87,9 @@ def _write_rich(
     out.write("\n".join(line.rstrip() for line in drawn.getvalue().splitlines()) + "\n")
 
 
-def _without_empty_errors(rows: Sequence[OutputRow]) -> list[OutputRow]:
-    """Drop the column `error` where no row has one, and the unit, which the title says."""
-    dropped = {"unit"} if any(row.get("error") for row in rows) else {"unit", "error"}
+def _without_empty_columns(rows: Sequence[OutputRow]) -> list[OutputRow]:
+    """Drop `error` and `time` where no row has one, and the unit, which the title says."""
+    dropped = {"unit", *(key for key in ("error", "time") if not any(row.get(key) for row in rows))}
     return [{key: value for key, value in row.items() if key not in dropped} for row in rows]
 
 

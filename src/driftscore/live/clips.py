@@ -170,6 +170,16 @@ class EventClips:
                         yield path
 
 
+def find_clip(folder: Path, inside: str) -> Path | None:
+    """Return the clip with a path that `EventClips.write` returned; None if there is none."""
+    day, _, name = inside.partition("/")
+    if not (_DAY.fullmatch(day) and _NAME.fullmatch(name)):
+        return None
+    path = folder / day / name
+    usable = path.is_file() and not path.is_symlink() and not path.parent.is_symlink()
+    return path if usable else None
+
+
 def disk_share(folder: Path) -> float:
     """Return how much of the disk of a folder is in use."""
     usage = shutil.disk_usage(folder)

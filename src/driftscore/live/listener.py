@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from driftscore.audit import AuditLog
 from driftscore.classifier import Classifier
 from driftscore.errors import DriftscoreError
 from driftscore.events import Detection
 from driftscore.live.blocks import QUEUE_S, BlockQueue
 from driftscore.live.clips import EventClips
-from driftscore.live.decisions import EventAudit
+from driftscore.live.merging import Merging
 from driftscore.live.meter import INTERVAL_S
 from driftscore.live.outputs import Output, Outputs
 from driftscore.live.reader import SourceReader
@@ -27,7 +28,8 @@ from driftscore.live.worker import Worker, WorkSettings
 from driftscore.prompts import split_labels
 from driftscore.watchlist import WatchedLabel, WatchList
 
-_JOIN_S = 30.0  # how long a thread may take to finish
+JOIN_S = 30.0
+"""How long a thread may take to finish when the listener stops."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class ListenSettings:
         clips: where clips are written; None for nowhere.
         privacy: whether clips with speech are never written.
         audit: where decisions are recorded; None for nowhere.
+        merge: whether a sound that several sources have at the same time is reported once.
 
     """
 
@@ -51,7 +54,8 @@ class ListenSettings:
     queue_s: float = QUEUE_S
     clips: EventClips | None = None
     privacy: bool = False
-    audit: EventAudit | None = None
+    audit: AuditLog | None = None
+    merge: bool = False
 
 
 class Listener:
@@ -121,7 +125,7 @@ class Listener:
         """Stop reading, work on what was read, report the last events and close the outputs."""
         self._stop.set()
         for thread in self._threads:
-            thread.join(_JOIN_S)
+            thread.join(JOIN_S)
         for name, status in list(self._statuses.items()):
             if status.online:
                 self._on_status(name)(False, "stopped")
@@ -191,6 +195,7 @@ class Listener:
         return WorkSettings(
             self.outputs, EventIds(), self._notify, given.spl_offset, given.level_s, given.clips,
             SpeechGuard(self._classifier) if guard else None, given.audit,
+            Merging() if given.merge else None,
         )  # fmt: skip
 
     def _on_status(self, name: str) -> Callable[[bool, str], None]:

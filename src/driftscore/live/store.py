@@ -1,11 +1,12 @@
 """The SQLite store of events: written by a listener, read by the service, also at the same time.
 
 Times are UTC, beside them the offset of the local zone at that time. One row is written per event
-that is reported and per change of a source; with the write-ahead log the disk is synchronised only
-now and then, which spares SD cards. After a power cut the newest rows may be missing; the file
-stays sound.
+that is reported, per level and per change of a source; with the write-ahead log the disk is
+synchronised only now and then, which spares SD cards. After a power cut the newest rows may be
+missing; the file stays sound. Levels are kept for `LEVELS_KEPT`; events are never deleted.
 """
 
+import json
 import sqlite3
 import threading
 from collections.abc import Iterator, Set
@@ -15,8 +16,10 @@ from datetime import UTC, datetime, timedelta, timezone
 from os import PathLike
 from pathlib import Path
 
+from driftscore.answers import RIGHT, UNSURE, WRONG
 from driftscore.databases import open_database
 from driftscore.errors import StoreError, UsageError
+from driftscore.live.clips import find_clip
 from driftscore.live.records import (
     EventRecord,
     LevelRecord,
@@ -28,8 +31,7 @@ from driftscore.live.records import (
 )
 from driftscore.watchlist import WatchList
 
-RIGHT, WRONG = "right", "wrong"
-VERDICTS = (RIGHT, WRONG, "")
+VERDICTS = (RIGHT, WRONG, UNSURE, "")
 """What a review may say of an event; empty takes it back."""
 _EVENTS = """CREATE TABLE IF NOT EXISTS events (
     id INTEGER PRIMARY KEY, source TEXT NOT NULL, label TEXT NOT NULL, score REAL NOT NULL,
@@ -39,35 +41,77 @@ _EVENTS = """CREATE TABLE IF NOT EXISTS events (
 _SOURCES = """CREATE TABLE IF NOT EXISTS sources (
     name TEXT PRIMARY KEY, online INTEGER NOT NULL, since_utc TEXT NOT NULL, why TEXT NOT NULL,
     words TEXT NOT NULL DEFAULT '')"""
+_LEVELS = """CREATE TABLE IF NOT EXISTS levels (
+    source TEXT NOT NULL, end_utc TEXT NOT NULL, offset_s INTEGER NOT NULL, seconds REAL NOT NULL,
+    laeq REAL NOT NULL, l10 REAL NOT NULL, l90 REAL NOT NULL, unit TEXT NOT NULL,
+    PRIMARY KEY (source, end_utc)) WITHOUT ROWID"""
+_PRESENT = """CREATE TABLE IF NOT EXISTS present (
+    source TEXT PRIMARY KEY, labels TEXT NOT NULL) WITHOUT ROWID"""
+LEVELS_KEPT = timedelta(days=2)
 _COLUMNS = (
-    "id, source, label, score, start_utc, end_utc, offset_s, duration_s, snr_db, clip, verdict"
+    "id, source, label, score, start_utc, end_utc, offset_s, duration_s, snr_db, clip, verdict, "
+    "threshold"
 )
 
 
 @dataclass(frozen=True)
 class StoredEvent(LiveEvent):
-    """An event of the store, with its clip and what a person said of it."""
+    """An event of the store, with its clip, what a person said of it, and its threshold."""
 
     clip: str = ""
     verdict: str = ""
+    threshold: float | None = None
+
+
+@dataclass(frozen=True)
+class StoredLevel:
+    """The A-weighted level of a source over some seconds; `unit` is dBA or dBFS."""
+
+    laeq: float
+    l10: float
+    l90: float
+    unit: str
+    seconds: float
+    end: str
 
 
 @dataclass(frozen=True)
 class StoredSource:
-    """A source of the store: whether it gave audio, since when, and what it is searched for."""
+    """A source of the store.
+
+    Attributes:
+        name: its name.
+        online: whether it gave audio.
+        since: since when.
+        why: why it gave none.
+        words: what it is searched for.
+        present: the labels that are present.
+        level: its last level, None if there is none yet.
+
+    """
 
     name: str
     online: bool
     since: str
     why: str = ""
     words: str = ""
+    present: tuple[str, ...] = ()
+    level: StoredLevel | None = None
 
 
 class SqliteEvents:
-    """Events in an SQLite file; its methods may be called from any thread, and by processes."""
+    """Events in an SQLite file; its methods may be called from any thread, and by processes.
 
-    def __init__(self, path: str | PathLike[str]) -> None:
+    Parameters
+    ----------
+        path: the file; a new one is made.
+        clips: the folder with the clips of its events, for those who play them.
+
+    """
+
+    def __init__(self, path: str | PathLike[str], clips: Path | None = None) -> None:
         self._path = Path(path)
+        self.clips = clips
         self._lock = threading.Lock()
         with self._failing():
             self._db = open_database(
@@ -77,13 +121,16 @@ class SqliteEvents:
                 _EVENTS,
                 "CREATE INDEX IF NOT EXISTS events_start ON events (start_utc)",
                 _SOURCES,
+                _LEVELS,
+                _PRESENT,
             )
             self._db.commit()
 
     # An output of a listener.
 
     def words(self, source: str, watch: WatchList) -> None:
-        """Keep the labels that a source is searched for."""
+        """Keep the labels that a source is searched for; none of them is present yet."""
+        self.active(source, frozenset())
         words = ", ".join(watch.names)
         self._write(
             "INSERT INTO sources VALUES (?, 0, ?, 'opening', ?) "
@@ -111,10 +158,22 @@ class SqliteEvents:
         )
 
     def active(self, source: str, labels: Set[str]) -> None:
-        """Keep nothing: the event follows."""
+        """Keep the labels that are present."""
+        self._write(
+            "INSERT OR REPLACE INTO present VALUES (?, ?)",
+            (source, json.dumps(sorted(labels), ensure_ascii=False)),
+        )
 
     def level(self, record: LevelRecord) -> None:
-        """Keep nothing: levels would be a write per minute."""
+        """Keep a level, and delete those of the source that are too old."""
+        offset = record.end.utcoffset() or timedelta()
+        values = (
+            record.source, _utc(record.end), round(offset.total_seconds()), record.seconds,
+            *(rounded(value, 1) for value in (record.laeq, record.l10, record.l90)), record.unit,
+        )  # fmt: skip
+        self._write("INSERT OR REPLACE INTO levels VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+        oldest = _utc(record.end - LEVELS_KEPT)
+        self._write("DELETE FROM levels WHERE source = ? AND end_utc < ?", (record.source, oldest))
 
     def status(self, status: SourceStatus) -> None:
         """Keep whether a source gives audio."""
@@ -154,6 +213,13 @@ class SqliteEvents:
         )
         return [_event(row) for row in rows]
 
+    def clip(self, event_id: int) -> Path | None:
+        """Return the clip of an event: a file that a listener has named, in its own folder."""
+        rows = self._read("SELECT clip FROM events WHERE id = ?", (event_id,))
+        if self.clips is None or not rows:
+            return None
+        return find_clip(self.clips, str(rows[0][0]))
+
     def review(self, event_id: int, verdict: str) -> bool:
         """Say whether an event is right or wrong; return whether there is such an event."""
         if verdict not in VERDICTS:
@@ -166,8 +232,33 @@ class SqliteEvents:
 
     def sources(self) -> list[StoredSource]:
         """Return the sources by their names."""
-        rows = self._read("SELECT name, online, since_utc, why, words FROM sources ORDER BY name")
-        return [StoredSource(str(n), bool(o), str(s), str(w), str(t)) for n, o, s, w, t in rows]
+        rows = self._read(
+            "SELECT name, online, since_utc, why, words, labels FROM sources "
+            "LEFT JOIN present ON source = name ORDER BY name"
+        )
+        return [
+            StoredSource(
+                str(name), bool(online), _here(since), str(why), str(words), _present(labels),
+                next(iter(self.levels(str(name), limit=1)), None),
+            )
+            for name, online, since, why, words, labels in rows
+        ]  # fmt: skip
+
+    def levels(
+        self, source: str, since: datetime | None = None, limit: int = 1440
+    ) -> list[StoredLevel]:
+        """Return the newest levels of a source that ended at or after a time, newest first."""
+        rows = self._read(
+            "SELECT laeq, l10, l90, unit, seconds, end_utc, offset_s FROM levels "
+            "WHERE source = ? AND end_utc >= ? ORDER BY end_utc DESC LIMIT ?",
+            (source, "" if since is None else _utc(since), limit),
+        )
+        return [
+            StoredLevel(
+                _number(a), _number(h), _number(q), str(unit), _number(s), _local(end, zone)
+            )
+            for a, h, q, unit, s, end, zone in rows
+        ]
 
     def counts_by_hour(self, since: datetime | None = None) -> dict[str, list[int]]:
         """Return how many events of each label started in each hour of the local day."""
@@ -200,13 +291,31 @@ class SqliteEvents:
 
 
 def _event(row: tuple[object, ...]) -> StoredEvent:
-    id, source, label, score, start, end, offset, duration, snr, clip, verdict = row
-    zone = timezone(timedelta(seconds=int(str(offset))))
-    first, last = (iso(datetime.fromisoformat(str(text)).astimezone(zone)) for text in (start, end))
+    id, source, label, score, start, end, offset, duration, snr, clip, verdict, threshold = row
     return StoredEvent(
-        int(str(id)), str(source), str(label), float(str(score)), first, last,
-        float(str(duration)), None if snr is None else float(str(snr)), str(clip), str(verdict),
+        int(str(id)), str(source), str(label), _number(score), _local(start, offset),
+        _local(end, offset), _number(duration), None if snr is None else _number(snr), str(clip),
+        str(verdict), None if threshold is None else _number(threshold),
     )  # fmt: skip
+
+
+def _present(labels: object) -> tuple[str, ...]:
+    return () if labels is None else tuple(map(str, json.loads(str(labels))))
+
+
+def _number(value: object) -> float:
+    return float(str(value))
+
+
+def _local(utc: object, offset: object) -> str:
+    """Return a time of the store in the zone that it was recorded in."""
+    zone = timezone(timedelta(seconds=int(str(offset))))
+    return iso(datetime.fromisoformat(str(utc)).astimezone(zone))
+
+
+def _here(utc: object) -> str:
+    """Return a time of the store in the zone of this machine."""
+    return iso(datetime.fromisoformat(str(utc)).astimezone())
 
 
 def _utc(time: datetime) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from driftscore.audit import AuditLog, DecidedBy, ScoreTrace
 from driftscore.detector import Detector
 from driftscore.errors import DriftscoreError
 from driftscore.events import Event
@@ -17,12 +18,12 @@ from driftscore.eventstream import EventStream
 from driftscore.live.blocks import AudioBlock, BlockQueue
 from driftscore.live.clips import AudioRing, ClipSettings, EventClips, span
 from driftscore.live.confirming import Confirmation
-from driftscore.live.decisions import EventAudit
+from driftscore.live.decisions import record_event
+from driftscore.live.merging import Merging
 from driftscore.live.meter import INTERVAL_S, SoundLevels, SoundMeter
 from driftscore.live.outputs import Outputs
 from driftscore.live.records import EventIds, EventRecord, LevelRecord, local_now
 from driftscore.live.speech import SpeechGuard
-from driftscore.live.trace import ScoreTrace
 
 GAP_S = 1.0
 """Missing audio that ends a stream."""
@@ -46,6 +47,7 @@ class WorkSettings:
         clips: where clips are written; None for nowhere.
         speech: looks for speech in clips before they are written; None where it may be kept.
         audit: where decisions are recorded; None for nowhere.
+        merging: finds sounds that several sources have; None where each source counts by itself.
 
     """
 
@@ -56,7 +58,8 @@ class WorkSettings:
     level_s: float = INTERVAL_S
     clips: EventClips | None = None
     speech: SpeechGuard | None = None
-    audit: EventAudit | None = None
+    audit: AuditLog | None = None
+    merging: Merging | None = None
 
 
 class _Run:
@@ -68,9 +71,10 @@ class _Run:
         self.stream: EventStream = detector.stream(block.rate)
         self.ring = AudioRing(block.rate)
         self.confirmation = Confirmation(detector.watch)
-        self.trace = ScoreTrace(detector.hop_s) if settings.audit is not None else None
-        if self.trace is not None:
-            self.stream.observe(self.trace.add)
+        self.trace: ScoreTrace | None = None
+        if settings.audit is not None:
+            self.trace, self.decided_by = ScoreTrace(), DecidedBy.of(detector)
+            self.stream.follow(self.trace)
         self._begun = block.at  # the time of the first sample on the monotonic clock
         self._samples = 0
 
@@ -105,6 +109,7 @@ class Worker:
         self._next: Detector | None = None
         self._run: _Run | None = None
         self._meter: SoundMeter | None = None
+        self._measured_to = local_now()  # by the clock of the stream
         self._active: frozenset[str] = frozenset()
         self.detector = detector
         self.seconds = 0.0
@@ -140,7 +145,7 @@ class Worker:
                 self._take(block)
         self._finish()
         if self._meter is not None:
-            self._report_levels(self._meter.finish(), local_now())
+            self._report_levels(self._meter.finish())
 
     def _swap(self) -> None:
         with self._lock:
@@ -173,25 +178,26 @@ class Worker:
         run, self._run = self._run, None
         if run is not None:
             for event in run.stream.finish():
-                self._report(event, run, finished_s=run.stream.seconds)
+                self._report(event, run)
         self._set_active(frozenset())
 
     def _measure(self, block: AudioBlock, run: _Run) -> None:
         if self._meter is None or run.seconds == 0:
-            before = self._meter.finish() if self._meter is not None else []
-            self._report_levels(before, local_now())
+            self._report_levels(self._meter.finish() if self._meter is not None else [])
             self._meter = SoundMeter(
                 block.rate,
                 offset_db=self._settings.spl_offset or 0.0,
                 interval_s=self._settings.level_s,
             )
-        self._report_levels(self._meter.feed(block.samples), run.time(run.seconds))
+        self._measured_to = run.time(run.seconds + block.seconds)
+        self._report_levels(self._meter.feed(block.samples))
 
-    def _report_levels(self, found: list[SoundLevels], end: datetime) -> None:
+    def _report_levels(self, found: list[SoundLevels]) -> None:
         calibrated = self._settings.spl_offset is not None
         for levels in found:
             measured = levels.laeq, levels.l10, levels.l90, levels.seconds
-            self._settings.outputs.level(LevelRecord(self.name, *measured, end, calibrated))
+            record = LevelRecord(self.name, *measured, self._measured_to, calibrated)
+            self._settings.outputs.level(record)
 
     def _show_active(self, run: _Run) -> None:
         now = run.stream.seconds
@@ -206,7 +212,7 @@ class Worker:
             self._active = labels
             self._settings.outputs.active(self.name, labels)
 
-    def _report(self, event: Event, run: _Run, *, finished_s: float | None = None) -> None:
+    def _report(self, event: Event, run: _Run) -> None:
         """Confirm an event, keep its clip, and pass it on."""
         decided = event
         if not event.rejected:
@@ -214,28 +220,27 @@ class Worker:
             event = replace(event, rejected=missing) if missing else event
         start, end = run.time(event.start_s), run.time(event.end_s)
         record = EventRecord(self._settings.ids.next(), self.name, event, start, end)
-        if not event.rejected:
+        merging = self._settings.merging
+        if merging is not None and not event.rejected and (same := merging.same_as(record)):
+            record = replace(record, event=replace(event, rejected=same))
+        if not record.event.rejected:
             record = self._with_clip(record, run)
-        self._record(record, decided, run, finished_s)
+        self._record(record, decided, run)
         self._settings.outputs.event(record)
 
-    def _record(
-        self, record: EventRecord, decided: Event, run: _Run, finished_s: float | None
-    ) -> None:
+    def _record(self, record: EventRecord, decided: Event, run: _Run) -> None:
         """Write a decision into the audit log, with its audio only where no speech is in it."""
         audit = self._settings.audit
         if audit is None or run.trace is None:
             return
         audio = None
-        if audit.log.keep_audio:
+        if audit.keep_audio:
             audio = run.ring.cut(*span(decided.start_s, decided.end_s, run.seconds, CLIP))
             speech = self._settings.speech
             if not len(audio.samples) or (speech is not None and speech.speech(audio)):
                 audio = None
         try:
-            audit.record(
-                record, decided, run.detector, run.trace, finished_s=finished_s, audio=audio
-            )
+            record_event(audit, record, decided, run.trace, run.decided_by, audio)
         except DriftscoreError as error:
             self._settings.notify(f"error: {self.name}: a decision is not in the audit: {error}")
 

@@ -19,6 +19,7 @@ from driftscore.bank import ClassBank
 from driftscore.calibration import Calibration, standardise
 from driftscore.errors import MismatchError, UsageError, unknown
 from driftscore.head import Head
+from driftscore.prompts import texts_digest
 from driftscore.rules.protocol import Compile, Needs, Rule, RuleModule, Variant, describe_rule
 from driftscore.settings import DEFAULT_PRESET, Preset, load_preset
 from driftscore.textcache import TextCache, TextEncoder
@@ -188,8 +189,17 @@ def _record(
         "backbone": bank.made_by.get("backbone"),
         "fingerprint": bank.made_by.get("fingerprint"),
         "bank": dict(bank.made_by),
+        "prompts_sha256": _prompts_digest(rule, bank, arguments),
         **({"calibration": calibration.digest} if calibration is not None else {}),
     }
+
+
+def _prompts_digest(rule: Rule, bank: ClassBank, arguments: Mapping[str, object]) -> str | None:
+    """Return a digest of all texts that a head is made of; None for a bank that has none."""
+    own = bank.made_by.get("texts_sha256")
+    if own is None or Needs.TEXT not in rule.needs or rule.texts is None:
+        return None if own is None else str(own)
+    return texts_digest([str(own), *rule.further_texts(bank.labels, arguments)])
 
 
 def _encoder(

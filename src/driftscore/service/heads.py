@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from threading import Lock
 from typing import Generic, Literal, TypeVar, cast
 
+from driftscore.audit import DecidedBy
 from driftscore.classifier import Classifier
 from driftscore.detector import Detector
 from driftscore.embedder import Embedder
@@ -186,6 +187,7 @@ class CompiledHead:
     head: Head
     rule: str
     why: str
+    decided_by: DecidedBy
 
     @property
     def unit(self) -> str:
@@ -257,7 +259,8 @@ class HeadCache:
         self._check_texts(spec)
         # A threshold, since without one a single label would be refused.
         classifier = self._classifier(spec, spec.rule).set_params(threshold=0.0).fit()
-        return CompiledHead(spec.id, classifier.head_, classifier.rule_.name, classifier.why_)
+        by = DecidedBy.of(classifier)
+        return CompiledHead(spec.id, by.head, classifier.rule_.name, classifier.why_, by)
 
     def _detector(self, key: tuple[HeadSpec, Detection]) -> Detector:
         spec, settings = key

@@ -11,12 +11,13 @@ The answer is a bare array, best first, whose scores are a softmax over the labe
 from collections.abc import Mapping
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from driftscore.errors import UsageError
 from driftscore.pipelines import softmax_answer
 from driftscore.prompts import split_labels
+from driftscore.result import Result
 from driftscore.service.answers import FormError, documented, validation_message
 from driftscore.service.bodies import parse_json
 from driftscore.service.heads import HeadSpec
@@ -56,6 +57,7 @@ def router(state: ServiceState) -> APIRouter:
     )
     async def hub(
         request: Request,
+        response: Response,
         candidate_labels: Annotated[list[str] | None, Query(description="With raw bytes.")] = None,
         hypothesis_template: Annotated[str, Query()] = "",
         top_k: Annotated[int | None, Query(ge=1)] = None,
@@ -66,12 +68,15 @@ def router(state: ServiceState) -> APIRouter:
         query: dict[str, object] = {"hypothesis_template": hypothesis_template, "top_k": top_k}
         if candidate_labels:
             query["candidate_labels"] = ",".join(candidate_labels)
-        return await state.run(lambda: _answer(state, body, query))
+        name = state.requests.named("/hf", response)
+        return await state.run(lambda: _answer(state, body, query, name))
 
     return routes
 
 
-def _answer(state: ServiceState, body: bytes, query: Mapping[str, object]) -> list[ScoredLabel]:
+def _answer(
+    state: ServiceState, body: bytes, query: Mapping[str, object], name: str
+) -> list[ScoredLabel]:
     """Read the request in any of its shapes and classify; in a thread of the queue."""
     given: Mapping[str, object] = query
     if not is_sound(body) and body.lstrip()[:1] == b"{":
@@ -87,7 +92,10 @@ def _answer(state: ServiceState, body: bytes, query: Mapping[str, object]) -> li
     compiled = state.head(parameters.spec())
     [embedded] = state.embedder.embed([state.decode(body)])
     scale = 1.0 if compiled.head.standardised else state.embedder.backbone.logit_scale
-    logits = scale * compiled.head.scores(embedded.embedding)[0]
+    scores = compiled.head.scores(embedded.embedding)[0]
+    if (audit := state.requests.audit(name, body)) is not None:
+        audit.label(Result(name, compiled.head.labels, scores), compiled.decided_by)
+    logits = scale * scores
     ranked = softmax_answer(compiled.head.labels, logits)[: parameters.top_k]
     return [ScoredLabel(label=one["label"], score=one["score"]) for one in ranked]
 

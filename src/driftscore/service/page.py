@@ -15,11 +15,12 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from driftscore.live.store import SqliteEvents
 from driftscore.noise import SYNTHETIC
 from driftscore.service.heads import PROBE
 from driftscore.service.page_answers import RULES, Json, NoisyPart, PageAnswers
 from driftscore.service.page_clips import EXPIRY_S, ClipGoneError
-from driftscore.service.page_live import ReviewStore, Verdict, live_view
+from driftscore.service.page_live import Verdict, live_view
 from driftscore.service.state import ServiceState
 
 Shown = TypeVar("Shown")
@@ -149,10 +150,18 @@ def _add_live(routes: APIRouter, state: ServiceState) -> None:
     async def live() -> Json:
         return await to_thread(live_view, state.events, datetime.now().astimezone())
 
+    @routes.get("/page/live/events/{event_id}/clip")
+    async def clip(event_id: int) -> FileResponse:
+        store = state.events
+        path = await to_thread(store.clip, event_id) if isinstance(store, SqliteEvents) else None
+        if path is None:
+            raise HTTPException(404, "There is no clip of this event")
+        return FileResponse(path, media_type="audio/flac")
+
     @routes.post("/page/live/events/{event_id}/review")
     async def review(event_id: int, asked: AskedVerdict) -> Json:
         store = state.events
-        if not isinstance(store, ReviewStore):
+        if not isinstance(store, SqliteEvents):
             raise HTTPException(404, "No listener is connected to this service")
         if not await to_thread(store.review, event_id, asked.verdict):
             raise HTTPException(404, f"No event has the id {event_id}")

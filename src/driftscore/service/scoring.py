@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from driftscore.audio import Audio
@@ -19,6 +19,7 @@ from driftscore.events import Detection, Event
 from driftscore.prompts import split_labels
 from driftscore.result import Result
 from driftscore.service.answers import FormError, documented, validation_message
+from driftscore.service.auditing import RequestAudit
 from driftscore.service.bodies import read_upload
 from driftscore.service.heads import HeadSpec, RuleValue
 from driftscore.service.state import ServiceState
@@ -117,14 +118,16 @@ def router(state: ServiceState) -> APIRouter:
         openapi_extra={"requestBody": _BODY},
     )
     async def classify(
-        request: Request, query: Annotated[ClassifyChoices, Query()]
+        request: Request, response: Response, query: Annotated[ClassifyChoices, Query()]
     ) -> Classification:
         """Label a recording: wav, flac, ogg, opus, mp3, aiff, au, caf or w64."""
         state.check_admission()
         upload = await read_upload(request)
         choices = _with_fields(query, upload.fields)
         spec = choices.spec()
-        return await state.run(lambda: _classify(state, upload.content, spec, choices))
+        name = state.requests.named("/v1/classify", response)
+        audit = state.requests.audit(name, upload.content)
+        return await state.run(lambda: _classify(state, upload.content, spec, choices, audit))
 
     return routes
 
@@ -157,7 +160,11 @@ def _setting(pair: str) -> tuple[str, RuleValue]:
 
 
 def _classify(
-    state: ServiceState, content: bytes, spec: HeadSpec, choices: ClassifyChoices
+    state: ServiceState,
+    content: bytes,
+    spec: HeadSpec,
+    choices: ClassifyChoices,
+    audit: RequestAudit | None = None,
 ) -> Classification:
     """Decode, embed and score a recording; in a thread of the queue."""
     compiled = state.head(spec)
@@ -167,13 +174,15 @@ def _classify(
     head = compiled.head
     result = Result("", head.labels, head.scores(embedded.embedding)[0])
     ranking = result.ranking
+    if audit is not None and (choices.threshold is not None or not choices.multi_label):
+        audit.label(result, compiled.decided_by, choices.threshold)
     return Classification(
         label=result.label,
         score=ranking[0][1],
         margin=result.margin if math.isfinite(result.margin) else None,
         scores=[ScoredLabel(label=label, score=s) for label, s in ranking[: choices.top_k]],
-        present=_present(state, spec, choices, result, embedded),
-        events=_events(state, spec, choices, audio) if choices.events else None,
+        present=_present(state, spec, choices, result, embedded, audit),
+        events=_events(state, spec, choices, audio, audit) if choices.events else None,
         unit=compiled.unit,
         rule=compiled.rule,
         backbone=state.embedder.backbone.name,
@@ -188,23 +197,33 @@ def _present(
     choices: ClassifyChoices,
     result: Result,
     embedded: Embedded,
+    audit: RequestAudit | None,
 ) -> list[str] | None:
     """Return the labels that are present, if that was asked: above a threshold, or at all."""
     if choices.threshold is not None:
         return result.above(choices.threshold)
     if not choices.multi_label:
         return None
-    judged = state.detector(spec, Detection()).judge("", embedded.embedding)
+    detector = state.detector(spec, Detection())
+    judged = detector.judge("", embedded.embedding)
+    if audit is not None:
+        audit.fitting(detector, embedded.embedding)
     fits = dict(zip(judged.labels, judged.fits or (), strict=True))
     return [label for label, _ in judged.ranking if fits[label]]
 
 
 def _events(
-    state: ServiceState, spec: HeadSpec, choices: ClassifyChoices, audio: Audio
+    state: ServiceState,
+    spec: HeadSpec,
+    choices: ClassifyChoices,
+    audio: Audio,
+    audit: RequestAudit | None,
 ) -> list[EventAnswer]:
     """Return the events of a recording: those of `driftscore classify --timeline`."""
     settings = Detection().changed(threshold=choices.threshold, false_alarms=choices.false_alarms)
-    return [found(event) for event in state.detector(spec, settings).events(audio)]
+    detector = state.detector(spec, settings)
+    events = detector.events(audio) if audit is None else audit.events(detector, audio)
+    return [found(event) for event in events if not event.rejected]
 
 
 def found(event: Event) -> EventAnswer:

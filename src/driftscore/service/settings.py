@@ -3,6 +3,7 @@
 import ipaddress
 from dataclasses import dataclass, field
 
+from driftscore.audit import AuditLog
 from driftscore.backbones import DEFAULT_BACKBONE
 from driftscore.embedder import Embedder
 from driftscore.errors import UsageError
@@ -63,6 +64,7 @@ class ServiceSettings:
         heads: label sets whose heads are kept.
         token: what a client has to send; None serves loopback addresses only.
         event_store: where live events are read from; None for a log in memory.
+        audit: where decisions are recorded; None for nowhere.
 
     """
 
@@ -75,6 +77,7 @@ class ServiceSettings:
     heads: int = 64
     token: str | None = field(default=None, repr=False)
     event_store: EventStore | None = None
+    audit: AuditLog | None = None
 
     def __post_init__(self) -> None:
         if self.queue < 0:

@@ -16,6 +16,7 @@ from driftscore.engines.protocol import thread_count
 from driftscore.errors import DriftscoreError
 from driftscore.events import Detection
 from driftscore.service import recordings
+from driftscore.service.auditing import Requests
 from driftscore.service.heads import PROBE, CompiledHead, HeadCache, HeadSpec
 from driftscore.service.live import EventLog, EventStore
 from driftscore.service.settings import ServiceSettings
@@ -56,6 +57,8 @@ class ServiceState:
         """Called when the model could not be loaded."""
         self.events: EventStore = settings.event_store or EventLog()
         """Where live events are read from."""
+        self.requests = Requests(settings.audit)
+        """Names of requests, and the audit of their decisions."""
         self.subscribers = 0
         """Clients that follow live events."""
         self._loaded = Flag()
@@ -88,6 +91,8 @@ class ServiceState:
         self.stop()
         self.work.close()
         self.embedder.close()
+        if self.settings.audit is not None:
+            self.settings.audit.close()
 
     def decode(self, content: bytes) -> Audio:
         """Return the samples of a sound file at the model's rate; only in a thread of `run`."""

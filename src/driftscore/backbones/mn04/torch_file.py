@@ -60,7 +60,7 @@ class _Storage:
         self.dtype = dtype
 
 
-class _TensorUnpickler(pickle.Unpickler):
+class _TensorUnpickler(pickle.Unpickler):  # noqa: S301 (it loads names of our own list only)
     """An unpickler that builds tensors and dictionaries of tensors, and nothing else."""
 
     def __init__(self, archive: zipfile.ZipFile, root: str, description: bytes) -> None:

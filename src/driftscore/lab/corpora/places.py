@@ -5,7 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from driftscore.errors import UsageError
+from driftscore import registry
+from driftscore.errors import UsageError, unknown
 from driftscore.files import cache_home
 
 
@@ -39,6 +40,16 @@ def shared_audio() -> Path:
         f"The shared recordings (audio/manifest.csv) are not in {looked}; "
         "set DRIFTSCORE_SHARED to their folder"
     )
+
+
+def find_plugin(kind: registry.Kind, name: str, home: str | Path | None, *, own: str) -> object:
+    """Return the corpus called `name`; any other name with a home is read by the corpus `own`."""
+    if registry.has(kind, name):
+        return registry.find(kind, name)
+    if home is None:
+        problem = unknown(kind.title, name, registry.names(kind))
+        raise UsageError(f"{problem} (a {kind.title} of your own needs its folder in [homes])")
+    return registry.find(kind, own)
 
 
 def home_of(name: str, corpus: object, home: str | Path | None) -> Path:

@@ -107,8 +107,9 @@ def start_of(pid: int) -> str:
     Empty if the process has ended, or where the system does not tell (it does on Linux).
     """
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        about = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        fields = about.rpartition(")")[2].split()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
         space = Path("/proc/self/ns/pid").readlink()
     except (OSError, ValueError):
         return ""

@@ -16,7 +16,7 @@ from driftscore.lab.runs.scorings import needs_of, supplied_setting, uses_calibr
 from driftscore.rules import Needs
 from driftscore.settings import load_preset
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Part of the key of every cell about events; raise it whenever the detector changes a number."""
 
 MANY = 6.0

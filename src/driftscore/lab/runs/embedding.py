@@ -269,7 +269,7 @@ def embed_anchors(
     """Embed the excerpts that represent a noise corpus: the same for every condition."""
     if find_anchors(store, name, embedder.backbone.dim) is not None:
         return
-    corpus, rate = find_noise(noise), embedder.backbone.rate
+    corpus, rate = find_noise(noise, home), embedder.backbone.rate
     excerpts = (
         corpus.sample(ANCHOR_S, rate, generator("anchors", noise, number), home=home).audio
         for number in range(ANCHORS)

@@ -5,7 +5,8 @@
     betas = [0.25]                 packs = ["das52"]           directions = ["mean"]
     references = ["prompt"]        seeds = [0]                 limit = 0
 
-`[homes]` says where a corpus is stored, `[[block]]` tables are several grids in one, `limit` takes
+`[homes]` says where a corpus is stored; a name of one's own that has a home is a folder of clips
+(`folder`) or of noise (`recorded`). `[[block]]` tables are several grids in one, `limit` takes
 a fixed random part of a dataset, and `at_hand` lists models that are used if they are on this
 machine. "rule:variant" is a rule in one of its variants, such as `zs_text:matched`.
 """
@@ -31,6 +32,7 @@ from driftscore.schema import (
     parse_toml,
     table,
     text,
+    validate,
 )
 
 DEFAULTS: Mapping[str, tuple[Value, ...]] = {
@@ -121,7 +123,21 @@ def load_grid(name_or_path: str | Path) -> Grid:
 
 def parse_grid(written: str, *, name: str, folder: Path | None = None) -> Grid:
     """Parse a grid; homes are relative to `folder`. Values are checked by `validation`."""
-    data: dict[str, Any] = parse_toml(written, _SCHEMA, where=f"The grid {name}")
+    content = parse_toml(written, _SCHEMA, where=f"The grid {name}")
+    return _grid(content, name=name, folder=folder)
+
+
+def make_grid(
+    content: Mapping[str, object], *, name: str = "grid", folder: Path | None = None
+) -> Grid:
+    """Return the grid that a dict with the keys of a grid's file describes."""
+    validate(content, _SCHEMA, where=f"The grid {name}")
+    return _grid(content, name=name, folder=folder)
+
+
+def _grid(content: Mapping[str, object], *, name: str, folder: Path | None) -> Grid:
+    """Return the grid of a content that was checked against the schema."""
+    data: Mapping[str, Any] = content
     known = (*DEFAULTS, "limit")
     for part in (data, *data.get("block", [])):
         for key in part:

@@ -243,7 +243,7 @@ def _store(home: str) -> Store:
 @lru_cache(maxsize=4)
 def clips_of(dataset: str, home: str | None, limit: int) -> tuple[list[Clip], tuple[str, ...]]:
     """Return the clips and labels of a dataset, listed once per run."""
-    return chosen_clips(dataset, home, limit), find_dataset(dataset).labels(home)
+    return chosen_clips(dataset, home, limit), find_dataset(dataset, home).labels(home)
 
 
 def truth_of(condition: Condition, home: str | None) -> Truth:

@@ -74,7 +74,7 @@ def record_of(
     event = Sound(file, load(file, rate), ", ".join(clip.labels))
     mixing = find_mixing(str(condition.mixing))
     seconds = mixing.background_s(event.audio.seconds)
-    background = find_noise(str(condition.noise)).sample(
+    background = find_noise(str(condition.noise), noise_home).sample(
         seconds, rate, rng, home=noise_home, avoid=clip.labels
     )
     snr_db = float(condition.snr_db or 0.0)

@@ -27,7 +27,7 @@ from driftscore.lab.runs.jobs import Job, done_rows, is_stored, parts_of, start_
 from driftscore.lab.runs.mixes import SavedMix, saved_mix, without_model
 from driftscore.lab.runs.scorings import Facts
 from driftscore.lab.runs.store import Store
-from driftscore.lab.runs.validation import check, chosen_clips
+from driftscore.lab.runs.validation import check, chosen_clips, is_timed
 from driftscore.progress import progress_bar
 
 Report = Callable[[str], None]
@@ -124,10 +124,11 @@ def _batches(
 ) -> dict[tuple[str, str], _Batch]:
     """Return what is missing, by model and dataset, in the grid's order."""
     batches: dict[tuple[str, str], _Batch] = {}
-    homes = _homes(grid)
-    job = partial(Job, store=str(store.home.absolute()), homes=homes, retry=retry)
+    listed = _homes(grid)
+    homes = dict(listed)
+    job = partial(Job, store=str(store.home.absolute()), homes=listed, retry=retry)
     for condition, scorings in groups(grid, facts):
-        truth = truth_of(condition, dict(homes).get(condition.dataset))
+        truth = truth_of(condition, homes.get(condition.dataset))
         done = done_rows(store, condition, truth, retry=retry)
         first = condition.key
         todo = tuple(s for s in scorings if join_keys(first, s.key) not in done)
@@ -136,7 +137,7 @@ def _batches(
         if not todo:
             continue
         batch = batches.setdefault((condition.backbone, condition.dataset), _Batch())
-        if find_dataset(condition.dataset).about.timed:  # one job each: it takes minutes
+        if is_timed(condition.dataset, homes[condition.dataset]):  # one job each: it takes minutes
             batch.score += [job("detect", condition=condition, scorings=(s,)) for s in todo]
             continue
         score = job("score", condition=condition, scorings=todo)
@@ -152,9 +153,9 @@ def _homes(grid: Grid) -> tuple[tuple[str, str], ...]:
     """Return where every corpus is stored, so that each worker uses the same folder."""
     homes = dict(grid.homes)
     for name in grid.names("datasets"):
-        homes[name] = str(find_dataset(name).home(grid.homes.get(name)).absolute())
+        homes[name] = str(find_dataset(name, homes.get(name)).home(homes.get(name)).absolute())
     for name in grid.names("noises"):
-        homes[name] = str(find_noise(name).home(grid.homes.get(name)).absolute())
+        homes[name] = str(find_noise(name, homes.get(name)).home(homes.get(name)).absolute())
     return tuple(sorted(homes.items()))
 
 

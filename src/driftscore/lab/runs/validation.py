@@ -9,6 +9,7 @@ becomes a failure in the store when it is embedded.
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -52,30 +53,62 @@ def check(grid: Grid, *, load: Load = load_backbone) -> Facts:
     return checked.facts
 
 
-def look_ahead(grid: Grid) -> tuple[Facts, list[str]]:
+@dataclass(frozen=True)
+class Plan:
+    """What is known of a grid before it is run: corpora found in words, and what is missing."""
+
+    facts: Facts
+    found: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
+def look_ahead(grid: Grid) -> Plan:
     """Return what can be counted without models and data, and what a run would lack.
 
     Names and numbers are checked. No model is loaded and no recording is read; clips are counted
     in the datasets that are on this machine.
     """
     problems = [problem for block in grid.blocks for problem in _values(block)]
-    for axis, find in (("datasets", find_dataset), ("noises", find_noise), ("packs", _pack),
-                       ("backbones", find_family)):  # fmt: skip
-        finding: Callable[[str], object] = find
-        problems += [p for name in grid.names(axis) for p in _problem(finding, name)]
+    homes = grid.homes
+    finders: Mapping[str, Callable[[str], object]] = {
+        "datasets": lambda name: find_dataset(name, homes.get(name)),
+        "noises": lambda name: find_noise(name, homes.get(name)),
+        "packs": _pack,
+        "backbones": find_family,
+    }
+    for axis, find in finders.items():
+        problems += [p for name in grid.names(axis) for p in _problem(find, name)]
     if problems:
         raise _cannot_run(grid, problems)
-    counts, missing = {}, []
+    counts: dict[str, int] = {}
+    found: list[str] = []
+    missing: list[str] = []
+    for title, describe in _descriptions(grid, counts):
+        try:
+            found.append(f"{title}: {describe()}")
+        except DriftscoreError as error:
+            missing.append(str(error))
+    return Plan(Facts(clips=counts), tuple(dict.fromkeys(found)), tuple(dict.fromkeys(missing)))
+
+
+def _descriptions(grid: Grid, counts: dict[str, int]) -> Iterator[tuple[str, Callable[[], str]]]:
+    """Yield the name of each corpus with a function that describes it; clips are also counted."""
+
+    def clips_of(name: str, limit: int) -> str:
+        clips = chosen_clips(name, grid.homes.get(name), limit)
+        counts[f"{name}/{limit}"] = len(clips)
+        labels = {label for clip in clips for label in clip.labels}
+        return f"{len(clips):,} clips of {len(labels):,} labels"
+
+    def noise_of(name: str) -> str:
+        home = grid.homes.get(name)
+        return f"{len(find_noise(name, home).recordings(home)):,} noise recordings"
+
     for block in grid.blocks:
         for name in block.names("datasets"):
-            try:
-                clips = chosen_clips(name, grid.homes.get(name), block.limit)
-                counts[f"{name}/{block.limit}"] = len(clips)
-            except DriftscoreError as error:
-                missing.append(str(error))
+            yield name, partial(clips_of, name, block.limit)
     for name in grid.names("noises"):
-        missing += _problem(lambda name: find_noise(name).recordings(grid.homes.get(name)), name)
-    return Facts(clips=counts), list(dict.fromkeys(missing))
+        yield name, partial(noise_of, name)
 
 
 def _cannot_run(grid: Grid, problems: Sequence[str]) -> UsageError:
@@ -86,11 +119,16 @@ def _cannot_run(grid: Grid, problems: Sequence[str]) -> UsageError:
 
 def chosen_clips(dataset: str, home: str | Path | None, limit: int) -> list[Clip]:
     """Return the clips of a dataset; with a limit, a fixed random part of them in their order."""
-    found = find_dataset(dataset).clips(home)
+    found = find_dataset(dataset, home).clips(home)
     if not limit or limit >= len(found):
         return found
     kept = generator("subset", dataset, limit).permutation(len(found))[:limit]
     return [found[index] for index in sorted(kept)]
+
+
+def is_timed(dataset: str, home: str | Path | None) -> bool:
+    """Return whether a dataset consists of long recordings with events at known times."""
+    return find_dataset(dataset, home).about.timed
 
 
 def digest(value: object) -> str:
@@ -173,7 +211,7 @@ class _Check:
                     key = f"{name}/{block.limit}"
                     entries = [(c.id, c.labels, c.fold, _size(c.path)) for c in clips]
                     facts: list[object] = [self.labels[name], entries]
-                    if find_dataset(name).about.timed:
+                    if is_timed(name, self.grid.homes.get(name)):
                         facts.append(detection_settings())
                         self.hours[key] = sum(hours_of(clip) for clip in clips)
                     data[key], counts[key] = digest(facts), len(clips)
@@ -193,11 +231,11 @@ class _Check:
     def _clips(self, name: str, limit: int) -> list[Clip]:
         home = self.grid.homes.get(name)
         clips = chosen_clips(name, home, limit)
-        self.labels[name] = find_dataset(name).labels(home)
+        self.labels[name] = find_dataset(name, home).labels(home)
         if not clips:
             raise UsageError(f"The dataset {name} has no clips")
         self._check_folds(name, clips)
-        if find_dataset(name).about.timed:
+        if is_timed(name, home):
             self._check_timed(name)
         return clips
 
@@ -221,7 +259,8 @@ class _Check:
                     raise UsageError(f"{rule} draws from the other folds, and {name} has no folds")
 
     def _noise(self, name: str) -> str:
-        listed = find_noise(name).recordings(self.grid.homes.get(name))
+        home = self.grid.homes.get(name)
+        listed = find_noise(name, home).recordings(home)
         self.recordings[name] = listed
         for recording in listed[:: max(1, len(listed) // _READ)]:
             if problem := _unusable(recording.file):

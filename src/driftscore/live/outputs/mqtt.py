@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from driftscore.errors import MissingExtraError, UsageError
 from driftscore.live.clips import slug
+from driftscore.live.outputs.cooling import Cooldown
 from driftscore.live.outputs.discovery import (
     BIRTH,
     Topics,
@@ -95,6 +96,7 @@ class Mqtt:
         self._change_words = change_words
         self._notify = notify
         self._lock = threading.RLock()
+        self._cooldown = Cooldown()
         self._slugs: dict[str, dict[str, str]] = {name: {} for name in sources}
         self._states: dict[str, str] = {}
         """What is retained, by topic; sent again when the broker has started anew."""
@@ -105,6 +107,7 @@ class Mqtt:
     def words(self, source: str, watch: WatchList) -> None:
         """Announce the labels of a source; entities of labels that are gone are removed."""
         with self._lock:
+            self._cooldown.words(source, watch)
             topics, old = self._topics[source], self._slugs[source]
             new = label_slugs(watch.names)
             self._slugs[source] = new
@@ -121,13 +124,14 @@ class Mqtt:
             self._state(f"{topics.home}/words", ", ".join(watch.names))
 
     def event(self, record: EventRecord) -> None:
-        """Publish an event that is reported."""
+        """Publish an event that is reported; within a cool-down only the state `last`."""
         if record.event.rejected:
             return
         with self._lock:
             topics = self._topics[record.source]
             payload = json.dumps(event_payload(record, self._slugs[record.source]))
-            self._publish(f"{topics.home}/event", payload, retain=False)
+            if self._cooldown.passes(record):
+                self._publish(f"{topics.home}/event", payload, retain=False)
             self._state(f"{topics.home}/last", payload)
 
     def active(self, source: str, labels: Set[str]) -> None:

@@ -1,6 +1,7 @@
 """Raw samples from a pipe: standard input, or the output of ffmpeg."""
 
 import os
+import queue
 import select
 import threading
 import time
@@ -18,6 +19,9 @@ from driftscore.live.sources.protocol import BLOCK_S
 FORMATS = {"s16le": "<i2", "s32le": "<i4", "f32le": "<f4", "u8": "u1"}
 """Formats of raw samples, by the names that ffmpeg has for them."""
 _STOP_S = 0.2  # how often a wait looks whether it should stop
+_WAITS_FOR_PIPES = os.name != "nt"  # on Windows select() waits for sockets only
+_PART = 2**16
+_MOST_PARTS = 64
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,7 @@ class Pipe:
     def __init__(self, descriptor: int, stop: threading.Event) -> None:
         self._descriptor = descriptor
         self._stop = stop
+        self._ahead = None if _WAITS_FOR_PIPES else _ReadAhead(descriptor, stop)
 
     def read(self, most: int, timeout_s: float) -> bytes | None:
         """Return what is there; b"" at the end or when stopped, None if nothing comes in time."""
@@ -69,7 +74,11 @@ class Pipe:
             left = until - time.monotonic()
             if left <= 0:
                 return None
-            if select.select([self._descriptor], [], [], min(left, _STOP_S))[0]:
+            wait_s = min(left, _STOP_S)
+            if self._ahead is not None:
+                if (data := self._ahead.take(most, wait_s)) is not None:
+                    return data
+            elif select.select([self._descriptor], [], [], wait_s)[0]:
                 return os.read(self._descriptor, most)
         return b""
 
@@ -79,6 +88,47 @@ class Pipe:
         while len(data) < size and (part := self.read(size - len(data), timeout_s)):
             data += part
         return bytes(data)
+
+
+class _ReadAhead:
+    """Reads a descriptor in a thread, where the system cannot wait for one with a time limit."""
+
+    def __init__(self, descriptor: int, stop: threading.Event) -> None:
+        self._descriptor = descriptor
+        self._stop = stop
+        self._parts: queue.Queue[bytes] = queue.Queue(_MOST_PARTS)
+        self._rest = b""
+        self._ended = False
+        threading.Thread(target=self._read, name="pipe", daemon=True).start()
+
+    def take(self, most: int, timeout_s: float) -> bytes | None:
+        """Return what is there; b"" at the end, None if nothing comes in time."""
+        if not self._rest and not self._ended:
+            try:
+                self._rest = self._parts.get(timeout=timeout_s)
+            except queue.Empty:
+                return None
+            self._ended = not self._rest
+        data, self._rest = self._rest[:most], self._rest[most:]
+        return data
+
+    def _read(self) -> None:
+        data = b"-"
+        while data and not self._stop.is_set():
+            try:
+                data = os.read(self._descriptor, _PART)
+            except OSError:  # it was closed at the other end, or by us
+                data = b""
+            self._put(data)
+
+    def _put(self, data: bytes) -> None:
+        """Pass a part on; wait while there are many, so that memory is bounded."""
+        while not self._stop.is_set():
+            try:
+                self._parts.put(data, timeout=_STOP_S)
+                return
+            except queue.Full:
+                continue
 
 
 def raw_blocks(pipe: Pipe, raw: RawFormat, stall_s: float) -> Iterator[AudioBlock | None]:

@@ -10,6 +10,7 @@ const sleep = (seconds) => new Promise((done) => { setTimeout(done, 1000 * secon
 export class ServerError extends Error {
   constructor(message, status = 0, wait = 1) {
     super(message);
+    this.name = "ServerError";
     this.status = status;
     this.wait = wait; // seconds, where the server said when to try again
   }
@@ -43,6 +44,7 @@ async function reason(response) {
   return `The server answered with status ${response.status}.`;
 }
 
+export const open = (path, options) => request(path, options);
 export const get = async (path) => (await request(path)).json();
 export const post = async (path, json) => (await request(path, { method: "POST", json })).json();
 export const bytes = async (path) => (await request(path)).arrayBuffer();

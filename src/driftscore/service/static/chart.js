@@ -26,6 +26,26 @@ function verticalLine(plot, x, colour, dash) {
   ctx.restore();
 }
 
+// The SNR at the line where the rule fails, on the side where it still holds.
+function nameBorder(plot, border) {
+  const { ctx, bbox } = plot;
+  ctx.save();
+  ctx.font = `600 ${11 * devicePixelRatio}px system-ui, sans-serif`;
+  ctx.fillStyle = style("--wrong");
+  ctx.textAlign = "right";
+  ctx.textBaseline = "top";
+  const text = `${signed(border)} dB`;
+  const gap = 5 * devicePixelRatio;
+  const room = bbox.left + ctx.measureText(text).width + 2 * gap;
+  const at = Math.max(room, plot.valToPos(border, "x", true) - gap);
+  ctx.strokeStyle = style("--surface");
+  ctx.lineWidth = 4 * devicePixelRatio;
+  ctx.lineJoin = "round";
+  ctx.strokeText(text, at, bbox.top + gap);
+  ctx.fillText(text, at, bbox.top + gap);
+  ctx.restore();
+}
+
 function shadeFailed(plot, border, colour) {
   const { ctx, bbox } = plot;
   const from = border === null ? bbox.left : plot.valToPos(border, "x", true);
@@ -60,8 +80,12 @@ function options(width, sweep, rule, now) {
     hooks: {
       drawClear: [(plot) => { if (border === null || border > -20) shadeFailed(plot, border, style("--fail-tint")); }],
       draw: [
-        (plot) => { if (border !== null && border > -20) verticalLine(plot, border, style("--wrong"), [4, 3]); },
-        (plot) => { if (now.current !== null) verticalLine(plot, now.current, style("--ink"), []); },
+        (plot) => {
+          const fails = border !== null && border > -20;
+          if (fails) verticalLine(plot, border, style("--wrong"), [4, 3]);
+          if (now.current !== null) verticalLine(plot, now.current, style("--ink"), []);
+          if (fails) nameBorder(plot, border);
+        },
       ],
     },
   };
@@ -103,7 +127,7 @@ function Chart({ sweep, rule, title, snr, onSnr }) {
 export function Charts({ rules, sweep, downTo, snr, onSnr }) {
   return html`<div class="three charts">
     ${rules.map((rule) => html`<figure key=${rule.name}>
-      <figcaption><strong>${rule.title}</strong> <span>${rule.standardised ? "standard deviations" : "cosine"}</span></figcaption>
+      <figcaption><strong>${rule.title}</strong> <span>score in ${rule.standardised ? "standard deviations" : "units of cosine"}</span></figcaption>
       ${sweep
         ? html`<${Chart} sweep=${sweep} rule=${rule.name} snr=${snr} onSnr=${onSnr}
             title=${`Scores by ${rule.title} against SNR: ${sweep.right} is ${downTo[rule.name].text}`} />`

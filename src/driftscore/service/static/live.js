@@ -1,23 +1,53 @@
 // The tab "Live": sources, today's events with a verdict on each, and when they happened.
 
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
-import { get, post } from "./api.js";
+import { bytes, get, post } from "./api.js";
+import { follow } from "./stream.js";
 import { signed } from "./words.js";
 
-const EVERY_MS = 4000;
+const POLL_S = 4; // while the stream is not connected
+const REFRESH_S = 30; // while it is: recent labels end, and so does the day
+const TOGETHER_MS = 250; // events that come together are read together
 const HOURS = Array.from({ length: 24 }, (_, hour) => hour);
 const time = (iso) => iso.slice(11, 19); // the clock of the place, as it was recorded
 const two = (value) => String(value).padStart(2, "0");
 
-function Sources({ sources }) {
+// Levels come once per interval: a source without one for three intervals has gone without a word.
+function silence(source, now) {
+  if (!source.online || !source.level) return "";
+  const late = (now - Date.parse(source.level.end)) / 1000 > 3 * source.level.seconds + 15;
+  return late ? `no report since ${time(source.level.end).slice(0, 5)}: has the listener stopped?` : "";
+}
+
+function Level({ level }) {
+  if (!level) return html`<p class="level"><span class="hint">no level yet</span></p><p class="hint">\u00a0</p>`;
+  const [laeq, l10, l90] = [level.laeq, level.l10, level.l90].map((value) => signed(value.toFixed(0)));
+  const span = level.seconds === 60 ? "minute" : `${level.seconds.toFixed(0)} s`;
+  return html`<p class="level" title=${`Levels of the ${span} that ended at ${time(level.end)}: LAeq is the level of the mean power; L10 and L90 are exceeded for 10 % and for 90 % of the time.`}>
+    <strong>${laeq}</strong> ${level.unit}</p>
+    <p class="hint">LAeq of the ${span} to ${time(level.end).slice(0, 5)} <span class="together">\u00b7 L10 ${l10}</span> <span class="together">\u00b7 L90 ${l90}</span></p>`;
+}
+
+function Source({ source, now }) {
+  const quiet = silence(source, now);
+  const recent = source.recent.filter(([label]) => !source.present.includes(label));
+  const state = quiet || `${source.online ? "running" : source.why || "stopped"} since ${time(source.since).slice(0, 5)}`;
+  return html`<li>
+    <p class="title"><span class=${`state ${source.online && !quiet ? "on" : "off"}`} aria-hidden="true"></span><strong>${source.name}</strong></p>
+    <p class=${quiet ? "problem" : "hint"}>${state}</p>
+    <${Level} level=${source.level} />
+    <p class="now">${source.present.map((label) => html`<span key=${label} class="tag present">${label} <small>now</small></span>`)}
+      ${recent.map(([label, score]) => html`<span key=${label} class="tag">${label} <small>${score.toFixed(1)}</small></span>`)}
+      ${source.present.length + recent.length === 0 && html`<span class="hint">${source.last ? `last: ${source.last.label} at ${time(source.last.start).slice(0, 5)}` : "no event yet today"}</span>`}</p>
+    <p class="hint looks" title=${source.words}>${source.words && `looks for ${source.words}`}</p>
+  </li>`;
+}
+
+function Sources({ sources, now, link }) {
   return html`<section class="card" aria-labelledby="sources-title"><h2 id="sources-title">Sources</h2>
-    ${sources.length === 0 ? html`<p class="hint">The listener has no source yet.</p>` : html`<ul class="sources">${sources.map((source) => html`<li key=${source.name}>
-      <p class="title"><span class=${`state ${source.online ? "on" : "off"}`} aria-hidden="true"></span><strong>${source.name}</strong>${" "}
-        <span class="hint">${source.online ? "running" : source.why || "stopped"} since ${time(source.since).slice(0, 5)}</span></p>
-      <p class="now">${source.labels.length ? source.labels.map(([label, score]) => html`<span key=${label} class="tag">${label} <small>${score.toFixed(1)}</small></span>`)
-        : html`<span class="hint">${source.last ? `last: ${source.last.label} at ${time(source.last.start).slice(0, 5)}` : "no event yet today"}</span>`}</p>
-      <p class="hint looks">${source.words && `looks for ${source.words}`}</p>
-    </li>`)}</ul>`}</section>`;
+    <p class=${`link ${link.connected ? "hint" : "problem"}`} role="status">${link.text}</p>
+    ${sources.length === 0 ? html`<p class="hint">The listener has no source yet.</p>`
+      : html`<ul class="sources">${sources.map((source) => html`<${Source} key=${source.name} source=${source} now=${now} />`)}</ul>`}</section>`;
 }
 
 function Heatmap({ hours }) {
@@ -33,7 +63,7 @@ function Heatmap({ hours }) {
     </table></div>`}</section>`;
 }
 
-function EventRow({ event, current, problem, onVerdict, onFocus, row }) {
+function EventRow({ event, current, playable, playing, problem, onVerdict, onPlay, onFocus, row }) {
   const button = (verdict, key) => html`<button type="button" class=${`verdict-button ${verdict}`} tabindex="-1" aria-pressed=${event.verdict === verdict}
     onClick=${() => onVerdict(event, event.verdict === verdict ? "" : verdict)}>${verdict}<span class="visually-hidden">: ${event.label} at ${time(event.start)}</span> <kbd aria-hidden="true">${key}</kbd></button>`;
   return html`<li ref=${row} class=${event.verdict} tabindex=${current ? 0 : -1} onFocus=${onFocus} aria-current=${current}
@@ -41,12 +71,13 @@ function EventRow({ event, current, problem, onVerdict, onFocus, row }) {
     <time datetime=${event.start}>${time(event.start)}</time>
     <span class="label">${event.label}</span>
     <span class="facts">${event.duration_s.toFixed(1)} s \u00b7 ${event.source} \u00b7 score ${event.score.toFixed(1)}${event.snr_db === null ? "" : ` \u00b7 ${signed(event.snr_db.toFixed(0))} dB SNR`}</span>
-    <span class="buttons">${button("right", "R")}${button("wrong", "W")}</span>
+    <span class="buttons">${playable && event.clip && html`<button type="button" class="verdict-button" tabindex="-1" aria-pressed=${playing} onClick=${() => onPlay(event)}>
+      ${playing ? "stop" : "play"}<span class="visually-hidden">: ${event.label} at ${time(event.start)}</span> <kbd aria-hidden="true">P</kbd></button>`}${button("right", "R")}${button("wrong", "W")}</span>
     ${problem && html`<p class="problem" role="alert">${problem}</p>`}
   </li>`;
 }
 
-function Review({ events, onVerdict, problems }) {
+function Review({ events, count, playable, playing, onVerdict, onPlay, problems }) {
   const [chosen, setChosen] = useState(null);
   const rows = useRef({});
   const place = Math.max(0, events.findIndex(({ id }) => id === chosen));
@@ -64,6 +95,7 @@ function Review({ events, onVerdict, problems }) {
       r: () => { onVerdict(event, "right"); go(place + 1); },
       w: () => { onVerdict(event, "wrong"); go(place + 1); },
       u: () => onVerdict(event, ""),
+      p: () => { if (playable && event.clip) onPlay(event); },
     };
     const action = actions[key.key.length === 1 ? key.key.toLowerCase() : key.key];
     if (!action) return;
@@ -82,12 +114,12 @@ function Review({ events, onVerdict, problems }) {
   }, []);
   const done = events.filter(({ verdict }) => verdict).length;
   return html`<section class="card" aria-labelledby="review-title">
-    <h2 id="review-title">Today <small>${events.length ? `${done} of ${events.length} reviewed` : ""}</small></h2>
-    <p class="hint">Say which events are right: thresholds follow from the verdicts.${" "}
-      <span class="keys">Keys: <kbd>R</kbd> right, <kbd>W</kbd> wrong, <kbd>U</kbd> undo, <kbd>J</kbd> and <kbd>K</kbd> next and previous.</span></p>
+    <h2 id="review-title">Today <small>${events.length ? `${done} of ${events.length} reviewed${count > events.length ? `; the latest of ${count} events` : ""}` : ""}</small></h2>
+    <p class="hint">Mark the events as right or wrong; <code>driftscore review</code> fits thresholds to the verdicts.${" "}
+      <span class="keys">Keys: <kbd>R</kbd> right, <kbd>W</kbd> wrong, <kbd>U</kbd> undo, ${playable && html`<kbd>P</kbd> play, `}<kbd>J</kbd> and <kbd>K</kbd> next and previous.</span></p>
     ${events.length === 0 ? html`<p class="empty-list">No event yet today. They appear here as they happen.</p>`
       : html`<ol class="events">${events.map((event, i) => html`<${EventRow} key=${event.id} event=${event} current=${i === place}
-        problem=${problems[event.id]} onVerdict=${onVerdict} onFocus=${() => setChosen(event.id)} row=${(node) => { rows.current[event.id] = node; }} />`)}</ol>`}
+        playable=${playable} playing=${playing === event.id} problem=${problems[event.id]} onVerdict=${onVerdict} onPlay=${onPlay} onFocus=${() => setChosen(event.id)} row=${(node) => { rows.current[event.id] = node; }} />`)}</ol>`}
   </section>`;
 }
 
@@ -95,22 +127,57 @@ export function Live({ hidden }) {
   const [view, setView] = useState(null);
   const [problem, setProblem] = useState("");
   const [problems, setProblems] = useState({});
+  const verdicts = useRef(0); // rises when one is sent and when it is answered
   const load = async () => {
+    const before = verdicts.current;
     try {
-      setView(await get("/page/live"));
+      const found = await get("/page/live");
+      if (verdicts.current !== before) return load(); // it may be older than a verdict
+      setView({ ...found, ahead: Date.parse(found.now) - Date.now() });
       setProblem("");
     } catch (error) {
       setProblem(error.message);
     }
+    return undefined;
   };
+  const [link, setLink] = useState({ connected: false, text: "Connecting\u2026" });
   useEffect(() => {
     if (hidden) return undefined;
+    let due = 0;
+    const soon = () => {
+      clearTimeout(due);
+      due = setTimeout(load, TOGETHER_MS);
+    };
+    const changed = (source) => setView((old) => {
+      if (!old?.available) return old;
+      if (!old.sources.some(({ name }) => name === source.name)) soon();
+      return { ...old, sources: old.sources.map((one) => (one.name === source.name ? { ...one, ...source } : one)) };
+    });
     load();
-    const timer = setInterval(() => { if (!document.hidden) load(); }, EVERY_MS);
-    return () => clearInterval(timer);
+    const stop = follow("/v1/events/stream", {
+      onOpen: () => {
+        setLink({ connected: true, text: "Connected: changes appear here as they happen." });
+        soon();
+      },
+      onMessage: (kind, data) => (kind === "source" ? changed(data) : soon()),
+      onLost: (why) => setLink((old) => ({
+        connected: false,
+        text: `${old.connected ? `Disconnected at ${new Date().toTimeString().slice(0, 8)}. ` : ""}${why} Trying again, and asking every ${POLL_S} s meanwhile.`,
+      })),
+    });
+    return () => {
+      clearTimeout(due);
+      stop();
+    };
   }, [hidden]);
+  useEffect(() => {
+    if (hidden) return undefined;
+    const timer = setInterval(() => { if (!document.hidden) load(); }, 1000 * (link.connected ? REFRESH_S : POLL_S));
+    return () => clearInterval(timer);
+  }, [hidden, link.connected]);
   const mark = (id, verdict) => setView((old) => ({ ...old, events: old.events.map((event) => (event.id === id ? { ...event, verdict } : event)) }));
   const onVerdict = async (event, verdict) => {
+    verdicts.current += 1;
     mark(event.id, verdict);
     setProblems((old) => ({ ...old, [event.id]: "" }));
     try {
@@ -119,7 +186,42 @@ export function Live({ hidden }) {
       mark(event.id, event.verdict);
       setProblems((old) => ({ ...old, [event.id]: `The verdict was not saved: ${error.message}` }));
     }
+    verdicts.current += 1;
   };
+  const [playing, setPlaying] = useState(null);
+  const player = useRef(null);
+  const turns = useRef(0);
+  const silenced = () => {
+    turns.current += 1;
+    if (player.current) {
+      player.current.pause();
+      URL.revokeObjectURL(player.current.src);
+      player.current = null;
+    }
+    setPlaying(null);
+  };
+  const onPlay = async (event) => {
+    const stops = playing === event.id;
+    silenced();
+    if (stops) return;
+    setPlaying(event.id);
+    turns.current += 1;
+    const turn = turns.current;
+    try {
+      const content = await bytes(`/page/live/events/${encodeURIComponent(event.id)}/clip`);
+      if (turn !== turns.current) return; // stopped, or another clip, meanwhile
+      const sound = new Audio(URL.createObjectURL(new Blob([content], { type: "audio/flac" })));
+      player.current = sound;
+      sound.onended = silenced;
+      await sound.play();
+      setProblems((old) => ({ ...old, [event.id]: "" }));
+    } catch (error) {
+      if (turn !== turns.current) return; // its end was asked for
+      silenced();
+      setProblems((old) => ({ ...old, [event.id]: `The clip cannot be played: ${error.message}` }));
+    }
+  };
+  useEffect(() => { if (hidden) silenced(); }, [hidden]);
   if (hidden) return html`<div hidden></div>`;
   if (!view) return html`<div class="live"><p class="notice" role="alert">${problem || "Loading\u2026"}</p></div>`;
   if (!view.available) {
@@ -127,7 +229,7 @@ export function Live({ hidden }) {
       <p>This tab shows what a listener finds: its sources, today's events, and when they happened. Start one, and give its store to the service:</p>
       <pre><code>${view.commands.join("\n")}</code></pre></section></div>`;
   }
-  return html`<div class="live"><p class="problem" role="alert">${problem}</p>
-    <${Sources} sources=${view.sources} /><${Heatmap} hours=${view.hours} />
-    <${Review} events=${view.events} onVerdict=${onVerdict} problems=${problems} /></div>`;
+  return html`<div class="live">
+    <${Sources} sources=${view.sources} now=${Date.now() + view.ahead} link=${problem && link.connected ? { connected: false, text: problem } : link} /><${Heatmap} hours=${view.hours} />
+    <${Review} events=${view.events} count=${view.count} playable=${view.clips} playing=${playing} onVerdict=${onVerdict} onPlay=${onPlay} problems=${problems} /></div>`;
 }

@@ -39,7 +39,8 @@ function Ranking({ rule, labels, scores, range, right, onRight }) {
             <span class="track"><span class="fill" style=${{ transform: `scaleX(${shareOf(scores[i], range)})` }}></span></span>
           </button></li>`;
       })}
-    </ol>`;
+    </ol>
+    <p class="more">${labels.length > shown ? `and ${labels.length - shown} more` : "\u00a0"}</p>`;
 }
 
 function Placeholder() {
@@ -64,7 +65,7 @@ export function Rankings({ rules, answer, ranges, right, onRight, downTo }) {
       ${answer
         ? html`<${Ranking} rule=${rule} labels=${answer.labels} scores=${answer.rules[rule.name]} range=${ranges[rule.name]}
             right=${right} onRight=${onRight} />`
-        : html`<${Placeholder} />`}
+        : html`<${Placeholder} /><p class="more">\u00a0</p>`}
       <p class=${`verdict ${downTo ? downTo[rule.name].kind : ""}`}>${downTo ? downTo[rule.name].text : "\u00a0"}</p>
     </section>`)}
   </div>`;

@@ -245,7 +245,7 @@ export function Try({ about, link, hidden }) {
         <${Rankings} rules=${about.rules} answer=${answer} ranges=${ranges} right=${truth} onRight=${setRight} downTo=${downTo} />
       </section>
       <section class="card" aria-labelledby="chart-title">
-        <h2 id="chart-title">Scores against noise <small>SNR in dB; press a chart to go there</small></h2>
+        <h2 id="chart-title">Scores against noise <small>SNR in dB; ${truth ? html`<strong>${truth}</strong> in colour, the other labels in grey; ` : ""}press a chart to go there</small></h2>
         <${Charts} rules=${about.rules} sweep=${sweep} downTo=${downTo} snr=${snr} onSnr=${setSnr} />
       </section>
       <${Why} answer=${same ? answer : null} sweep=${sweep} snr=${snr} right=${truth} />

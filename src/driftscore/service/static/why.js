@@ -53,8 +53,9 @@ function Drift({ sweep, snr }) {
       <path class="lost" d="M0 300L300 0V300z" /><path class="border" d="M0 300L300 0" />
       <polyline class="path" points=${points.map(({ from }) => xy(from)).join(" ")} />
       ${points.map(({ at: level, from, to }) => html`<g key=${level} class=${level === near ? "now" : ""}>
-        <path class="step" d=${`M${xy(from)}L${xy(to)}`} marker-end="url(#tip)" /><circle cx=${xy(from).split(",")[0]} cy=${xy(from).split(",")[1]} r=${level === near ? 5 : 3} />
-        ${named.has(level) && html`<text x=${Number(xy(from).split(",")[0]) + 8} y=${Number(xy(from).split(",")[1]) + 4}>${level === null ? "clean" : signed(level)}</text>`}</g>`)}
+        <path class="step" d=${`M${xy(from)}L${xy(to)}`} marker-end="url(#tip)" /><circle cx=${xy(from).split(",")[0]} cy=${xy(from).split(",")[1]} r=${level === near ? 5 : 3} /></g>`)}
+      ${points.filter(({ at: level }) => named.has(level)).map(({ at: level, from }) => html`<text key=${level}
+        x=${Number(xy(from).split(",")[0]) + 8} y=${Number(xy(from).split(",")[1]) + 4}>${level === null ? "clean" : signed(level)}</text>`)}
     </svg>
     <figcaption><p>Up: cosine with <strong>${sweep.right}</strong>. Right: cosine with <strong>${sweep.labels[rival]}</strong>, its strongest rival.
       In the shaded half the rival wins. The line is this sound from clean to \u221220 dB; each arrow is what DAS adds: how far

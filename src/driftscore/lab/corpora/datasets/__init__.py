@@ -1,13 +1,19 @@
 """Datasets of labelled clips, one per file, in their official folder layout.
 
 `protocol.py` says what a dataset's file defines. A dataset can also be an entry point of the group
-`driftscore.datasets`, or "module:attribute".
+`driftscore.datasets`, or "module:attribute". Any other name with a folder is a user's own dataset,
+which is read as `folder`.
 """
+
+from pathlib import Path
 
 from driftscore import registry
 from driftscore.lab.corpora.datasets.protocol import Dataset, describe_dataset
+from driftscore.lab.corpora.places import find_plugin
 
 KIND = registry.Kind("dataset", __name__, "clips")
+OWN = "folder"
+"""The dataset that reads a user's own clips."""
 
 __all__ = ["Dataset", "dataset_names", "find_dataset"]
 
@@ -17,6 +23,9 @@ def dataset_names() -> tuple[str, ...]:
     return registry.names(KIND)
 
 
-def find_dataset(name: str) -> Dataset:
-    """Return a dataset by its name; an unknown name is an error that offers the nearest."""
-    return describe_dataset(name, registry.find(KIND, name))
+def find_dataset(name: str, home: str | Path | None = None) -> Dataset:
+    """Return a dataset by its name; with a `home`, any other name is that of a user's own clips.
+
+    An unknown name without a home is an error that offers the nearest.
+    """
+    return describe_dataset(name, find_plugin(KIND, name, home, own=OWN))

@@ -3,7 +3,8 @@
     dog bark/a.wav, siren/b.flac, ...      the folder's name is the label
     labels.csv                             file, labels (separated by ; or ,), fold (optional)
 
-`home` is the folder, or the csv itself. If there is a labels.csv, sub-folders are not read.
+A column `label` is read as `labels`. `home` is the folder, or the csv itself. If there is a
+labels.csv, sub-folders are not read.
 """
 
 import re
@@ -32,7 +33,7 @@ def clips(home: str | Path) -> list[Clip]:
         ]
     return [
         Clip(table.parent / row["file"], _labels(row, table), row.get("fold") or None, row["file"])
-        for row in rows(table, ["file", "labels"])
+        for row in _rows(table)
     ]
 
 
@@ -45,7 +46,7 @@ def missing(home: str | Path) -> list[str]:
     """Return everything that the folder lacks."""
     folder, table = Path(home).expanduser(), _table(home)
     if table is not None:
-        return absent(table.parent, [row["file"] for row in rows(table, ["file", "labels"])])
+        return absent(table.parent, [row["file"] for row in _rows(table)])
     return [] if _sounds(folder) else [f"{_TABLE}, or sound files in one sub-folder per label"]
 
 
@@ -54,6 +55,13 @@ def _table(home: str | Path) -> Path | None:
     if given.suffix == ".csv" and given.is_file():
         return given
     return given / _TABLE if (given / _TABLE).is_file() else None
+
+
+def _rows(table: Path) -> list[dict[str, str]]:
+    """Return the rows of a table, with their labels in the column `labels`."""
+    found = rows(table, ["file"])
+    column = "label" if found and "label" in found[0] and "labels" not in found[0] else "labels"
+    return [{**row, "labels": row[column]} for row in rows(table, ["file", column])]
 
 
 def _sounds(folder: Path) -> list[Path]:

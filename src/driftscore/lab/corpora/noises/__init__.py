@@ -1,12 +1,19 @@
 """Noises, one per file: where noise comes from, and how an excerpt of it is drawn.
 
 `protocol.py` says what a noise's file defines. A noise can also be an entry point of the group
-`driftscore.noises`, or "module:attribute".
+`driftscore.noises`, or "module:attribute". Any other name with a folder is a user's own noise,
+which is read as `recorded`.
 """
+
+from pathlib import Path
 
 from driftscore import registry
 from driftscore.lab.corpora.loading import NOISES as KIND
 from driftscore.lab.corpora.noises.protocol import Noise, describe_noise
+from driftscore.lab.corpora.places import find_plugin
+
+OWN = "recorded"
+"""The noise that reads a user's own recordings."""
 
 __all__ = ["KIND", "Noise", "find_noise", "noise_names"]
 
@@ -16,6 +23,9 @@ def noise_names() -> tuple[str, ...]:
     return registry.names(KIND)
 
 
-def find_noise(name: str) -> Noise:
-    """Return a noise by its name; an unknown name is an error that offers the nearest."""
-    return describe_noise(name, registry.find(KIND, name))
+def find_noise(name: str, home: str | Path | None = None) -> Noise:
+    """Return a noise by its name; with a `home`, any other name is that of a user's own noise.
+
+    An unknown name without a home is an error that offers the nearest.
+    """
+    return describe_noise(name, find_plugin(KIND, name, home, own=OWN))

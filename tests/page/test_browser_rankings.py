@@ -1,0 +1,187 @@
+"""Rankings, charts and links in a real browser: what a person does, and what they then see."""
+
+import re
+
+import numpy as np
+
+from driftscore import Backbone, Embedder
+from driftscore.service.settings import ServiceSettings
+
+from .conftest import Site, Visit, running
+from .steps import (
+    MINUS,
+    RANKED,
+    SOUNDS,
+    WORDS,
+    Browser,
+    Route,
+    expect,
+    move_slider,
+    ranking,
+    settled,
+    upload,
+)
+
+
+def test_a_file_and_words_give_a_spectrogram_and_three_rankings(visit: Visit) -> None:
+    page = visit.open()
+    expect(page.locator(".spectrogram .empty")).to_contain_text("press an example")
+    upload(page, SOUNDS / "siren.flac")
+    expect(page.locator("#words-problem")).to_contain_text("separated by commas")
+    page.fill("#words", "siren")
+    expect(page.locator("#words-problem")).to_contain_text("two sounds or more")
+    page.fill("#words", WORDS)
+    expect(page.locator(RANKED)).to_have_count(3)
+    settled(page)
+    assert page.locator("#words-problem").inner_text() == ""
+    for rule in ("cosine", "das", "default"):
+        assert ranking(page, rule)[0] == "siren"
+        assert sorted(ranking(page, rule)) == sorted(WORDS.split(", "))
+    colours = page.evaluate(
+        """() => { const c = document.querySelector("canvas");
+        const data = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+        return new Set(Array.from({length: data.length / 4}, (_, i) => data[4 * i])).size; }"""
+    )
+    assert colours > 30  # a picture, not one colour
+    assert "siren.flac" in (page.locator("canvas").first.get_attribute("aria-label") or "")
+
+
+def test_the_rankings_are_those_of_the_library(visit: Visit, site: Site) -> None:
+    from driftscore import Classifier
+
+    page = visit.open()
+    with page.expect_response(re.compile("/rank$")) as answered:
+        upload(page, SOUNDS / "speech.flac")
+        page.fill("#words", WORDS)
+    answer = answered.value.json()
+    labels = WORDS.split(", ")
+    for rule, settings in (
+        ("cosine", {"standardised": False}),
+        ("das", {"standardised": False}),
+        ("auto", {}),
+    ):
+        expected = Classifier(labels, rule=rule, settings=settings).scores([SOUNDS / "speech.flac"])
+        shown = answer["rules"]["default" if rule == "auto" else rule]
+        np.testing.assert_allclose(shown, expected[0], atol=2e-5)
+
+
+def test_the_slider_moves_the_scores_and_the_chart_says_where_each_rule_fails(visit: Visit) -> None:
+    page = visit.open("example=siren&noise=rain")
+    expect(page.locator(".verdict").last).to_contain_text("recognised")
+    clean = page.locator(f"{RANKED} .score").last.inner_text()
+    move_slider(page, -20)
+    settled(page)
+    said = page.locator("#snr").get_attribute("aria-valuetext")
+    assert said == f"signal to noise ratio {MINUS}20 decibels"
+    assert page.locator(f"{RANKED} .score").last.inner_text() != clean
+    borders = [text.inner_text() for text in page.locator(".verdict").all()]
+    assert all(re.fullmatch(rf"recognised down to {MINUS}\d+ dB", text) for text in borders), (
+        borders
+    )
+    # At -20 dB every rule is beyond its border: what it ranks first is wrong, and is marked so.
+    assert page.locator(".ranking li.wrong").count() == 3
+    assert page.locator(".charts .uplot").count() == 3
+    page.locator(".charts .u-over").first.click(position={"x": 5, "y": 50})
+    expect(page.locator(".snr")).to_contain_text(re.compile("^(18|19|20) dB"))
+
+
+def test_another_label_can_count_as_right(visit: Visit) -> None:
+    page = visit.open("example=siren")
+    expect(page.locator(".verdict").last).to_contain_text("recognised")
+    page.locator("[aria-labelledby=rule-default] li button", has_text="rain").click()
+    expect(page.locator(".verdict").last).to_have_text("not recognised, even without noise")
+    assert "right=rain" in page.url
+    expect(page.locator(".why")).to_contain_text("the sound of rain")
+
+
+def test_the_events_of_a_long_file_lie_on_its_spectrogram(visit: Visit) -> None:
+    page = visit.open("example=street")
+    expect(page.locator(".bar").first).to_be_visible()
+    settled(page)
+    siren = page.locator(".bar", has_text="siren").first
+    plot = page.locator(".spectrogram").first.locator(".plot").bounding_box()
+    box = siren.bounding_box()
+    assert plot is not None
+    assert box is not None
+    start, end = ((x - plot["x"]) / plot["width"] * 48 for x in (box["x"], box["x"] + box["width"]))
+    assert start < 18 < end  # the siren is from 15 to 20 s
+    page.locator(".bar", has_text="alarm clock").first.click()
+    settled(page)
+    assert ranking(page, "default")[0] == "alarm clock"
+    expect(page.locator("#picture-title")).to_contain_text("s to 4")
+    page.get_by_label("Start of the part").press("Home")
+    expect(page.locator("#picture-title")).to_contain_text("0.0 s to 10 s")
+
+
+def test_a_busy_server_is_asked_again(visit: Visit) -> None:
+    visit.expected = ("503",)
+    refused = []
+
+    def refuse_once(route: Route) -> None:
+        path = route.request.url.rpartition("/")[2]
+        if path in refused:
+            route.continue_()
+        else:
+            refused.append(path)
+            route.fulfill(
+                status=503, headers={"Retry-After": "1"}, json={"error": "The service is busy"}
+            )
+
+    visit.page.route(re.compile("/page/about$|/rank$|/sweep$"), refuse_once)
+    page = visit.open("example=siren")
+    expect(page.locator(".verdict").last).to_contain_text("recognised")
+    assert sorted(refused) == ["about", "rank", "sweep"]
+    expect(page.locator(".problem", has_text="busy")).to_have_count(0)
+
+
+def test_the_token_of_a_server_is_asked_for_and_kept(browser: Browser, mini: Backbone) -> None:
+    token = "t" * 32
+    settings = ServiceSettings(backbone=Embedder(mini, text_cache=False), token=token)
+    with running(settings) as url:
+        page = browser.new_page()
+        page.goto(url)
+        page.fill("#token", token)
+        page.keyboard.press("Enter")
+        expect(page.locator(".sound")).to_be_visible()
+        page.reload()
+        expect(page.locator(".sound")).to_be_visible()
+        other = browser.new_context().new_page()
+        other.goto(f"{url}/#token={token}&labels=siren, rain")
+        expect(other.locator(".sound")).to_be_visible()
+        assert token not in other.url
+        assert other.input_value("#words") == "siren, rain"
+        page.close()
+        other.close()
+
+
+def test_a_link_shows_the_same_thing_again(visit: Visit) -> None:
+    page = visit.open("example=siren")
+    expect(page.locator(RANKED)).to_have_count(3)
+    page.fill("#words", "siren, wind, a dog barking")
+    page.select_option("#noise", "pink")
+    move_slider(page, 3)
+    expect(page.locator("[aria-labelledby=rule-default] li")).to_have_count(3)
+    settled(page)
+    link, shown = page.url, ranking(page, "default")
+    page.goto("about:blank")
+    page.goto(link)
+    expect(page.locator(RANKED)).to_have_count(3)
+    settled(page)
+    assert page.input_value("#words") == "siren, wind, a dog barking"
+    assert page.input_value("#noise") == "pink"
+    expect(page.locator(".snr")).to_contain_text("3 dB")
+    assert ranking(page, "default") == shown
+
+
+def test_a_server_that_is_gone_is_named(visit: Visit) -> None:
+    visit.expected = ("ERR_FAILED", "net::")
+    page = visit.open("example=siren")
+    expect(page.locator(RANKED)).to_have_count(3)
+    settled(page)
+    page.route("**/page/**", lambda route: route.abort())
+    move_slider(page, 0)
+    problem = page.locator(".problem", has_text="The server does not answer")
+    expect(problem).to_be_visible()
+    page.unroute_all()
+    move_slider(page, -1)
+    expect(problem).to_have_count(0)

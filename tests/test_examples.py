@@ -1,0 +1,125 @@
+"""Every command and Python block of the documents runs, or is listed with the reason why not."""
+
+import ast
+import importlib.util
+import re
+import shlex
+import shutil
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer
+import typer.core
+
+import driftscore
+from driftscore.cli import audit, data, lab, listen
+from driftscore.cli.app import app
+
+from .conftest import PROJECT
+from .examples import DOCUMENTS, ELSEWHERE, NOT_RUN, STAND_INS, Example, examples, write_recordings
+from .fresh_process import Done, run_steps
+
+EXAMPLES = [example for path in DOCUMENTS for example in examples(path)]
+COMMANDS = [example for example in EXAMPLES if example.kind == "command"]
+RUN = [e for e in EXAMPLES if e.kind in ("command", "python") and e.reason is None]
+GROUPS = {"lab": lab.app, "data": data.app, "audit": audit.app, "listen": listen.app}
+PRELUDE = "import numpy as np\nsamples = np.random.default_rng(0).standard_normal(44_100)\n"
+"""What a Python block may use without making it: its samples are the reader's own."""
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> list[Done]:
+    """Run all examples in one process, each document in a folder of its own."""
+    home = tmp_path_factory.mktemp("documents")
+    write_recordings(home / "recordings")
+    steps: list[tuple[str, str]] = []
+    for document in dict.fromkeys(example.document for example in RUN):
+        folder = shutil.copytree(home / "recordings", home / document.replace("/", "_"))
+        for example in EXAMPLES:
+            if example.document == document and example.kind == "file":
+                name, _, text = example.text.partition("\n")
+                (folder / name.removeprefix("# ")).write_text(text, encoding="utf-8")
+        steps.append(("folder", str(folder)))
+        steps += [step(example) for example in RUN if example.document == document]
+    found = run_steps(steps, cwd=home, paths=(PROJECT / "src",), cache=home / "cache")
+    return [one for (kind, _), one in zip(steps, found, strict=True) if kind != "folder"]
+
+
+def step(example: Example) -> tuple[str, str]:
+    text = example.text
+    for model, other in STAND_INS.items():
+        text = text.replace(model, other)
+    return example.kind, (PRELUDE + text if example.kind == "python" else text)
+
+
+@pytest.mark.parametrize(("number", "example"), list(enumerate(RUN)), ids=map(str, RUN))
+def test_an_example_runs(number: int, example: Example, done: list[Done]) -> None:
+    result = done[number]
+    assert result.status == 0, f"{result.status}\n{result.out}{result.err}"
+    shown = " ".join((result.out + result.err).split())
+    for line in example.output:
+        assert " ".join(line.split()) in shown, result.out + result.err
+
+
+def parse(words: list[str]) -> None:
+    """Parse a command line as driftscore does, without running it."""
+    command = typer.main.get_command(GROUPS.get(words[0], app))
+    rest = words[1:] if words[0] in GROUPS else words
+    while isinstance(command, typer.core.TyperGroup) and rest:
+        command, rest = command.commands[rest[0]], rest[1:]
+    command.make_context("driftscore", list(rest))
+
+
+@pytest.mark.parametrize(
+    "example", [e for e in COMMANDS if re.match("(python -m )?driftscore ", e.text)], ids=str
+)
+def test_the_command_line_has_what_an_example_uses(example: Example) -> None:
+    line = example.text.split(" > ")[0]
+    parse(shlex.split(line.removeprefix("python -m "))[1:])
+
+
+def test_a_command_line_with_an_unknown_option_is_found() -> None:
+    with pytest.raises(Exception, match="No such option"):
+        parse(["classify", "a.wav", "--label", "siren"])
+
+
+@pytest.mark.parametrize("pattern", NOT_RUN)
+def test_every_reason_not_to_run_is_that_of_an_example(pattern: str) -> None:
+    assert any(re.search(pattern, e.text) for e in EXAMPLES), "remove it from NOT_RUN"
+
+
+@pytest.mark.parametrize("skipped", ELSEWHERE)
+def test_what_another_test_runs_exists(skipped: str) -> None:
+    document, _, section = skipped.partition(" ")
+    assert section in (PROJECT / document).read_text(encoding="utf-8")
+    test = re.search(r"tests/[\w/]+\.py", ELSEWHERE[skipped])
+    assert test
+    assert Path(document).name in (PROJECT / test[0]).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("example", [e for e in COMMANDS if e.reason], ids=str)
+def test_what_other_programs_are_given_exists(example: Example) -> None:
+    """Targets of make, modules of python -m, and extras of pip install."""
+    makefile = (PROJECT / "Makefile").read_text(encoding="utf-8")
+    about = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))
+    for target in re.findall(r"^make ([a-z-]+)", example.text):
+        assert f"\n{target}:" in makefile
+    for module in re.findall(r"python -m ((?:bench|training)[\w.]*)", example.text):
+        path = PROJECT / module.replace(".", "/")
+        assert path.with_suffix(".py").is_file() or (path / "__main__.py").is_file()
+    for extras in re.findall(r"pip install '(?:driftscore|\.)\[([\w,]+)\]'", example.text):
+        assert set(extras.split(",")) <= set(about["project"]["optional-dependencies"])
+
+
+@pytest.mark.parametrize("example", [e for e in EXAMPLES if e.kind == "python"], ids=str)
+def test_a_python_example_imports_what_exists(example: Example) -> None:
+    for node in ast.walk(ast.parse(example.text)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("driftscore"):
+            assert importlib.util.find_spec(node.module or "")
+            if node.module == "driftscore":
+                assert {alias.name for alias in node.names} <= set(driftscore.__all__)
+
+
+def test_most_examples_are_run() -> None:
+    assert len(RUN) > len([e for e in EXAMPLES if e.reason and "driftscore" in e.text])
