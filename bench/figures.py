@@ -51,9 +51,16 @@ class Figure:
 
 
 def in_turns(
-    runs: Mapping[str, Callable[[], object]], turns: int, *, warm: bool = True
+    runs: Mapping[str, Callable[[], object]],
+    turns: int,
+    *,
+    warm: bool = True,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, list[float]]:
-    """Return the seconds of each run in each turn; every second turn has the reverse order."""
+    """Return the seconds of each run in each turn; every second turn has the reverse order.
+
+    `clock` is wall-clock time, or `time.process_time` for that of the processor.
+    """
     if warm:
         for run in runs.values():
             run()
@@ -61,9 +68,9 @@ def in_turns(
     for turn in range(turns):
         names = list(runs) if turn % 2 == 0 else list(runs)[::-1]
         for name in names:
-            start = time.perf_counter()
+            start = clock()
             runs[name]()
-            seconds[name].append(time.perf_counter() - start)
+            seconds[name].append(clock() - start)
     return seconds
 
 

@@ -14,6 +14,7 @@ _PACKAGES = (
     "driftscore",
     "numpy",
     "onnxruntime",
+    "ai-edge-litert",
     "openvino",
     "torch",
     "transformers",

@@ -27,8 +27,8 @@ from bench.machine import commit, describe_machine, versions, without_places
 from bench.records import FigureRecord, Measured, PartRecord
 
 HOME = Path(__file__).resolve().parent
-_FIRST = ("pipelines", "tower", "texts", "scoring", "precision", "one_clip", "mixing", "relabel",
-          "memory", "growth", "startup")  # fmt: skip
+_FIRST = ("pipelines", "tower", "texts", "scoring", "precision", "one_clip", "peers", "mixing",
+          "relabel", "memory", "growth", "startup")  # fmt: skip
 """The order of the page; parts that are not named here follow, by name."""
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 

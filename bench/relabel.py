@@ -24,7 +24,7 @@ from driftscore.audiocache import AudioCache, Found
 from driftscore.embeddings import EmbeddingFile
 from driftscore.vectors import Matrix, unit
 
-CLIPS, LABELS, BAR_S, MOST_MB = 100_000, 200, 5, 1500
+CLIPS, LABELS, BAR_S, MOST_MB = 100_000, 200, 3, 1500
 _BLOCK = 5_000
 _LONG_AGO = 1_600_000_000
 _WORDS = ("dog", "bird", "engine", "water", "bell", "door", "horn", "rain", "voice", "drum")
@@ -99,8 +99,8 @@ def _runs(*commands: Callable[[], Ran], turns: int) -> list[list[Ran]]:
 
 def _timed(work: str, runs: list[Ran]) -> Figure:
     seconds = Spread.of([ran.seconds for ran in runs])
-    bar = f"< {BAR_S} s after text"
-    return Figure(work, seconds, "s", bar=bar, met=seconds.median < BAR_S)
+    bar = f"<= {BAR_S} s after text"
+    return Figure(work, seconds, "s", bar=bar, met=seconds.median <= BAR_S)
 
 
 def _memory(work: str, runs: list[Ran]) -> Figure:

@@ -33,12 +33,16 @@ def python(*arguments: object, cache: Path) -> Ran:
 
 
 def _run(command: Sequence[str], cache: Path) -> Ran:
-    """Run a command to its end; raise an error with its stderr if it failed."""
+    """Run a command to its end; raise an error with its stderr if it failed.
+
+    Bytecode may be written, as pip does for an installed package.
+    """
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "watched.json"
         done = subprocess.run(
             [sys.executable, "-I", "-S", str(_WATCH), str(result), *command],
-            env=os.environ | {"DRIFTSCORE_CACHE": str(cache)},
+            env=environment | {"DRIFTSCORE_CACHE": str(cache)},
             capture_output=True,
             text=True,
             check=True,

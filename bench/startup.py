@@ -11,7 +11,7 @@ from bench.clips import LABELS, write_noise
 from bench.figures import Figure, in_turns, scaled
 from bench.shell import driftscore, python
 
-BAR_S = 1.5
+BAR_S, FIRST_BAR_S = 0.5, 1.5
 
 
 def measure(*, quick: bool) -> list[Figure]:
@@ -35,12 +35,12 @@ def measure(*, quick: bool) -> list[Figure]:
             2 if quick else 11,
         )
     found = {name: scaled(values, 1.0) for name, values in seconds.items()}
-    bar = f"< {BAR_S:g} s"
+    bar, first_bar = f"<= {BAR_S:g} s", f"< {FIRST_BAR_S:g} s"
     return [
         Figure("driftscore classify, one clip, mini, texts cached", found["warm"], "s",
-               bar=bar, met=found["warm"].median < BAR_S),
+               bar=bar, met=found["warm"].median <= BAR_S),
         Figure("the same with an empty cache: the texts of 5 labels are encoded", found["cold"],
-               "s", bar=bar, met=found["cold"].median < BAR_S),
+               "s", bar=first_bar, met=found["cold"].median < FIRST_BAR_S),
         Figure("driftscore --help", found["help"], "s"),
         Figure("python -c 'import driftscore'", found["import"], "s",
                peer="import numpy", theirs=found["numpy"]),

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import cast
 
+import numpy as np
 import pytest
 
 from bench import __main__ as command
@@ -18,7 +19,7 @@ from bench.page import number, page, times
 from bench.pictures import pictures_of, write_pictures
 from bench.records import FigureRecord, Measured, PartRecord, Results, SpreadRecord
 
-from .conftest import PROJECT
+from .conftest import PROJECT, WriteWav
 
 
 def part(*found: Figure, error: str = "", quick: bool = False) -> PartRecord:
@@ -180,3 +181,69 @@ def test_the_memory_of_a_command_is_measured_without_that_of_its_parent(tmp_path
     assert 1 < ran.peak_mb < 100
     with pytest.raises(RuntimeError, match="broken"):
         shell.python("-c", "raise SystemExit('broken')", cache=tmp_path)
+
+
+def test_yamnet_gets_windows_that_cover_a_clip() -> None:
+    from bench.peers import YAMNET_FRAME, YAMNET_HOP, yamnet_frames
+
+    clip = np.arange(10 * 16_000, dtype=np.float32)
+    frames = yamnet_frames(clip, YAMNET_HOP)
+    assert {len(frame) for frame in frames} == {YAMNET_FRAME}
+    assert [int(frame[0]) for frame in frames] == [YAMNET_HOP * i for i in range(20)]
+    assert int(frames[-1].max()) == len(clip) - 1
+    assert np.array_equal(np.concatenate(yamnet_frames(clip, YAMNET_FRAME))[: len(clip)], clip)
+    assert len(yamnet_frames(clip[:100], YAMNET_HOP)) == 1
+
+
+def test_yamnet_gives_the_mean_of_its_windows_scores(
+    monkeypatch: pytest.MonkeyPatch, wav: WriteWav, tmp_path: Path
+) -> None:
+    from bench.peers import yamnet
+
+    class Interpreter:
+        """Scores of a window: its first sample and the number of samples."""
+
+        def __init__(self, file: str, num_threads: int) -> None:
+            assert num_threads == 1
+
+        def allocate_tensors(self) -> None: ...
+        def invoke(self) -> None: ...
+        def get_input_details(self) -> list[dict[str, int]]:
+            return [{"index": 3}]
+
+        def get_output_details(self) -> list[dict[str, int]]:
+            return [{"index": 7}]
+
+        def set_tensor(self, index: int, value: np.typing.NDArray[np.float32]) -> None:
+            assert (index, value.shape) == (3, (1, 15_600))
+            self.value = value
+
+        def get_tensor(self, index: int) -> np.typing.NDArray[np.float32]:
+            assert index == 7
+            return np.array([[self.value.max(), self.value.size]], np.float32)
+
+    module = ModuleType("ai_edge_litert.interpreter")
+    monkeypatch.setattr(module, "Interpreter", Interpreter, raising=False)
+    monkeypatch.setitem(sys.modules, "ai_edge_litert", ModuleType("ai_edge_litert"))
+    monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", module)
+    path = Path(wav())
+    with pytest.raises(NotHereError, match="no TFLite file"):
+        yamnet(str(tmp_path / "absent.tflite"), 7_680)
+    (tmp_path / "yamnet.tflite").write_bytes(b"")
+    found = np.asarray(yamnet(str(tmp_path / "yamnet.tflite"), 7_680)(path))
+    assert found[1] == 15_600
+    assert 0 < found[0] <= 1
+
+
+def test_a_run_can_be_timed_by_the_processors_clock() -> None:
+    ticks = iter(range(100))
+    seconds = in_turns({"a": lambda: next(ticks)}, 3, warm=False, clock=lambda: next(ticks))
+    assert seconds == {"a": [2, 2, 2]}
+
+
+def test_commands_are_timed_with_compiled_bytecode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    ran = shell.python("-c", "import sys; print(sys.dont_write_bytecode)", cache=tmp_path)
+    assert ran.out.strip() == "False"

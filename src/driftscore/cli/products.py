@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from driftscore.cli import options as take
 from driftscore.cli.reporting import say
@@ -10,13 +11,9 @@ from driftscore.clock import Start, parse_start, start_of
 from driftscore.detector import Detector
 from driftscore.errors import UsageError
 from driftscore.events import Event
-from driftscore.pictures import (
-    HourCounts,
-    PictureTrack,
-    check_picture,
-    plot_hours,
-    plot_recording,
-)
+
+if TYPE_CHECKING:
+    from driftscore.pictures import PictureTrack
 
 
 @dataclass(frozen=True)
@@ -43,6 +40,8 @@ class ProductOptions:
                     "name the files like 20261116_031500.wav instead"
                 )
         if self.plot is not None:
+            from driftscore.pictures import check_picture  # here: most runs draw no picture
+
             check_picture(self.plot)
         return self
 
@@ -62,6 +61,8 @@ class Products:
     def __init__(
         self, options: ProductOptions, detector: Detector, clips: ClipFolder | None, count: int
     ) -> None:
+        from driftscore.pictures import HourCounts
+
         self._options = options
         self._detector = detector
         self._clips = clips
@@ -79,10 +80,12 @@ class Products:
             say(f"{recording} began at {found}; if it is another zone, give it with --start")
         return found
 
-    def watcher(self) -> PictureTrack | None:
+    def watcher(self) -> "PictureTrack | None":
         """Return what watches the next recording for its picture."""
         if self._options.plot is None or not self._one:
             return None
+        from driftscore.pictures import PictureTrack
+
         return PictureTrack(self._detector.watch.names, hop_s=self._detector.hop_s)
 
     def done(
@@ -91,7 +94,7 @@ class Products:
         events: list[Event],
         seconds: float,
         start: Start | None,
-        watcher: PictureTrack | None,
+        watcher: "PictureTrack | None",
     ) -> None:
         """Take a recording that is searched."""
         if self._clips is not None:
@@ -108,6 +111,8 @@ class Products:
         path = self._options.plot
         if path is None:
             return
+        from driftscore.pictures import plot_hours, plot_recording
+
         if self._drawn is not None:
             track, events, name, start = self._drawn
             plot_recording(path, track, events, name=name, start=start)

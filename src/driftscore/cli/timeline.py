@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from driftscore.audit import AuditLog, EventAudit
 from driftscore.cli import options as take
@@ -15,9 +16,11 @@ from driftscore.errors import AuditError, DriftscoreError
 from driftscore.events import Detection, Event
 from driftscore.formats import OutputRow
 from driftscore.interrupts import Interrupted
-from driftscore.pictures import PictureTrack
 from driftscore.progress import hours_text, seconds_bar
 from driftscore.windowlog import window_log
+
+if TYPE_CHECKING:
+    from driftscore.pictures import PictureTrack
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ class EventView:
         self,
         recording: str,
         reached: Callable[[float], None],
-        watcher: PictureTrack | None,
+        watcher: "PictureTrack | None",
         *,
         resume: bool,
     ) -> Iterator[Event]:
