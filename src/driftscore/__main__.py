@@ -1,6 +1,6 @@
 """`python -m driftscore`: the command."""
 
-from driftscore.cli.app import main
+from driftscore.cli.app import start
 
 if __name__ == "__main__":
-    main()
+    start()

@@ -1,13 +1,16 @@
 """The typer app of all commands, and `main`, which turns errors into a sentence and a status."""
 
+import atexit
 import errno
 import os
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -129,7 +132,7 @@ def options(
     """Zero-shot audio classification that keeps working in noise."""
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Run the command; an error is one sentence and an exit status, no traceback."""
     warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
     open_streams()
@@ -147,6 +150,24 @@ def main() -> None:
             say(f"error: Cannot write to stdout: {error.strerror or error}")
         status = 1
     sys.exit(status)
+
+
+def start() -> NoReturn:
+    """Run the command as a process of its own.
+
+    What is registered to be done at the end is done. The objects of the interpreter are not freed
+    one by one: the system frees them, and it would take longer than labelling a clip.
+    """
+    try:
+        main()
+    except SystemExit as end:
+        if threading.active_count() > 1:  # a thread that has something to finish
+            raise
+        atexit._run_exitfuncs()
+        with suppress(OSError, ValueError):  # `main` has reported what could not be written
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(end.code if isinstance(end.code, int) else 1)
 
 
 def _asked_for(arguments: list[str]) -> typer.Typer:
