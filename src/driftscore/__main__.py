@@ -1,6 +1,6 @@
 """`python -m driftscore`: the command."""
 
-from driftscore.cli.app import start
+from driftscore.cli.app import main
 
 if __name__ == "__main__":
-    start()
+    main()
