@@ -80,3 +80,12 @@ def test_no_path_of_a_machine_is_in_the_repository() -> None:
     names = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml"]
     for name in names:
         assert not re.search(r"/(work|root|opt)/", (PROJECT / name).read_text(encoding="utf-8"))
+
+
+def test_no_file_has_a_merge_that_was_left_open() -> None:
+    folders = (PROJECT / name for name in ("src", "tests", "docs", "bench", "training", "scripts"))
+    texts = {".md", ".py", ".toml", ".yml", ".js", ".css", ".html", ".cff"}
+    files = [path for folder in folders for path in folder.rglob("*") if path.suffix in texts]
+    files += [path for path in PROJECT.iterdir() if path.is_file() and path.suffix in texts]
+    mark = re.compile(r"^(<{7}|>{7}) ", re.MULTILINE)
+    assert [path for path in files if mark.search(path.read_text(encoding="utf-8"))] == []

@@ -275,7 +275,7 @@ def test_ctrl_c_during_the_imports_is_one_line(tmp_path: Path, start: list[str])
     if start == ["script"]:
         (tmp_path / "bin").mkdir()
         script = tmp_path / "bin" / "driftscore"
-        script.write_text("from driftscore.cli.app import main\nmain()")
+        script.write_text("from driftscore.cli.app import start\nstart()")
         start = [str(script)]
     source = Path(driftscore.__file__).parent.parent
     paths = os.pathsep.join([str(tmp_path), str(source)])
@@ -286,6 +286,33 @@ def test_ctrl_c_during_the_imports_is_one_line(tmp_path: Path, start: list[str])
     assert done.returncode == 130, done.stderr
     assert done.stderr.startswith("stopped; ")
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"), [(["list", "rules"], 0), (["list", "nothing"], 2)]
+)
+def test_the_process_ends_with_its_status_after_what_was_registered_for_its_end(
+    arguments: list[str], status: int
+) -> None:
+    code = (
+        "import atexit, sys, threading, time\n"
+        "from driftscore.cli.app import start\n"
+        "atexit.register(print, 'registered')\n"
+        "if sys.argv[1] == 'thread':\n"
+        "    del sys.argv[1]\n"
+        "    threading.Thread(target=lambda: (time.sleep(0.5), print('thread'))).start()\n"
+        "start()\n"
+    )
+    for words, last in (
+        (arguments, ["registered"]),
+        (["thread", *arguments], ["thread", "registered"]),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *words], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == status, done.stderr
+        assert done.stdout.splitlines()[-len(last) :] == last
+        assert ("das" in done.stdout) == (status == 0)
 
 
 def test_the_library_leaves_the_signals_and_the_hook_of_a_program_alone() -> None:
