@@ -125,8 +125,10 @@ def write_recordings(home: Path) -> None:
     night = 0.003 * rng.standard_normal(20 * rate)
     night[8 * rate : 8 * rate + len(siren)] += siren[: 12 * rate]
     (home / "nights").mkdir()
-    for name in ("a.wav", "b.flac", "b.wav", "night.flac", "night.wav", "nights/20261116_0400.wav"):
-        soundfile.write(home / name, night if "night" in name else siren, rate)
+    for name in ("a.wav", "b.flac", "b.wav"):
+        soundfile.write(home / name, siren, rate)
+    for name in ("night.flac", "night.wav", "nights/20261116_0400.wav", "street.flac"):
+        soundfile.write(home / name, night, rate)
     for name in ("quiet.flac", "quiet_night.flac"):
         soundfile.write(home / name, 0.003 * rng.standard_normal(305 * 8000), 8000)
     for folder, count in COUNTS.items():
