@@ -4,7 +4,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 
 from driftscore import Audio, Backbone, Classifier, Embedded, Embedder, Head, load_backbone
 from driftscore.audio import Recording, Window
-from driftscore.audiocache import AudioCache
+from driftscore.audiocache import AudioCache, Found
 from driftscore.engines import local
 from driftscore.vectors import Scores
 
@@ -277,3 +277,35 @@ def test_known_recordings_are_scored_in_one_product(
         found = [result.ranking for result in classifier.classify(files)]
     assert shapes == [(9, 64)]
     assert found == expected
+
+
+def test_blocks_are_looked_up_ahead_and_the_cache_is_closed_at_the_end(
+    counting: Counting, wav: WriteWav, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "BLOCK", 4)
+    files = [wav(f"{i}.wav", seconds=1.0, seed=i) for i in range(10)]
+    settle(*files)
+    expected, _ = embed_cached(files, counting)
+    opened: list[AudioCache] = []
+    looked_up: list[str] = []
+
+    class Watched(AudioCache):
+        def __init__(self, model: str) -> None:
+            super().__init__(model)
+            opened.append(self)
+
+        def look_up(self, recordings: Sequence[Recording]) -> list[Found]:
+            looked_up.append(threading.current_thread().name)
+            return super().look_up(recordings)
+
+    monkeypatch.setattr(local, "AudioCache", Watched)
+    with Embedder(counting, audio_cache=True) as embedder:
+        found = list(embedder.embed(files))
+        stream: Any = embedder.embed(files)
+        next(stream)
+        stream.close()
+    assert [one.source for one in found] == files
+    for one, two in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(one.rows, two.rows)
+    assert any(name.startswith("driftscore-reader") for name in looked_up)
+    assert [cache._db for cache in opened] == [None, None]

@@ -127,13 +127,13 @@ def test_damaged_files_of_the_sentence_encoder_are_refused(tmp_path: Path, conte
 def test_a_build_of_mini_with_a_damaged_file_is_refused(tmp_path: Path) -> None:
     home = tmp_path / "mini"
     shutil.copytree(HOME, home)
-    load(home)
+    load(home).prepare()
     for name in ("manifest.toml", "pool.onnx", "tokenizer.json"):
         good = (home / name).read_bytes()
         for bad in (b"", good[: len(good) // 2], b"\xff" + good, b"[sha256]\nx = 3\n"):
             (home / name).write_bytes(bad)
             with pytest.raises(FormatError, match="mini"):
-                load(home)
+                load(home).prepare()
         (home / name).write_bytes(good)
 
 

@@ -1,6 +1,7 @@
 """The model that comes with the package: complete, small, deterministic, good on real sounds."""
 
 import csv
+import pickle
 import shutil
 import subprocess
 import sys
@@ -62,7 +63,23 @@ def test_a_word_without_a_known_piece_gets_a_clear_message(mini: Backbone, label
         Classifier(["siren", label], backbone=mini).fit()
 
 
-@pytest.mark.parametrize("name", ["audio.onnx", "text.onnx", "tokenizer.json"])
+def test_a_pickled_model_needs_none_of_its_files(tmp_path: Path, mini: Backbone) -> None:
+    """A worker of a cluster may have the package elsewhere."""
+    home = shutil.copytree(HOME, tmp_path / "mini")
+    pickled = pickle.dumps(load(home))
+    shutil.rmtree(home)
+    copied = pickle.loads(pickled)
+    assert copied.fingerprint == mini.fingerprint
+    np.testing.assert_array_equal(copied.embed_text(["rain"]), mini.embed_text(["rain"]))
+
+
+def use(home: Path) -> None:
+    model = load(home)
+    model.embed_text(["rain"])
+    model.embed_audio([noise_clip(1.0)])
+
+
+@pytest.mark.parametrize("name", ["audio.onnx", "pool.onnx", "text.onnx", "tokenizer.json"])
 @pytest.mark.parametrize("harm", ["edited", "truncated", "missing"])
 def test_a_damaged_model_is_refused_by_its_checksum(tmp_path: Path, name: str, harm: str) -> None:
     home = shutil.copytree(HOME, tmp_path / "mini")
@@ -73,7 +90,7 @@ def test_a_damaged_model_is_refused_by_its_checksum(tmp_path: Path, name: str, h
         content[len(content) // 2] ^= 1
         (home / name).write_bytes(content if harm == "edited" else content[:-100])
     with pytest.raises(FormatError, match=r"is damaged or edited|is incomplete"):
-        load(home)
+        use(home)
 
 
 def test_it_runs_without_torch_transformers_or_onnx() -> None:

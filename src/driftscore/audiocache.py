@@ -47,8 +47,8 @@ BLOCK = 2048
 """How many sources are best looked up, or kept, at once."""
 _MOST_BYTES = 64_000_000
 """What is fetched at once at most; long recordings beyond it are fetched one by one."""
-_KEYS = 512  # keys a query: old builds of SQLite take 999
 _SETTLED_NS = 2_000_000_000
+_FLOAT = np.dtype("<f4")
 _SCHEMA = (
     "PRAGMA page_size = 16384",  # of a new file: a row is 2 kB
     "PRAGMA cache_size = -32000",  # kB: the index of 100,000 recordings stays in memory
@@ -100,15 +100,12 @@ class AudioCache:
         rows = self._select(_FILES_AND_AUDIO, (self.model,), places)
         if len(rows) < len(places):  # new files, or too many bytes: then at least their digests
             done = {row[0] for row in rows}
-            rows += self._select(_FILES, (), [place for place in places if place not in done])
-        known = {
-            (path, stamp): (digest, self._checked(digest, of_entry, spans, vectors))
-            for path, stamp, digest, checksum, of_entry, spans, vectors in rows
-            if type(digest) is bytes and checksum == row_checksum(path, str(stamp), digest)
-        }
-        unknown = (b"", None)
+            more = [place for place in places if place.encode() not in done]
+            rows += self._select(_FILES, (), more)
+        known = {row[0]: row for row in rows}
         return [
-            Found(*one, *(known.get(one[:2], unknown) if one[2] else unknown)) for one in placed
+            self._found(one, known.get(one[0].encode())) if one[2] else Found(*one)
+            for one in placed
         ]
 
     def read(self, recording: Recording, found: Found) -> Found:
@@ -116,7 +113,7 @@ class AudioCache:
         if found.entry is not None or not (found.place or isinstance(recording, Audio)):
             return found
         digest = found.digest or _digest(recording)
-        return found._replace(digest=digest, entry=self._entries([digest]).get(digest))
+        return found._replace(digest=digest, entry=self._entry(digest))
 
     def put(self, known: Iterable[Found]) -> None:
         """Store the embeddings of contents, and which files have them, in one transaction."""
@@ -149,11 +146,18 @@ class AudioCache:
                 self._db.close()
             self._db = None
 
-    def _entries(self, digests: Sequence[bytes]) -> dict[bytes, WindowEmbeddings]:
-        wanted = [digest for digest in digests if digest]
-        rows = self._select(_AUDIO, (self.model,), wanted)
-        entries = {digest: self._checked(digest, *entry) for digest, *entry in rows}
-        return {digest: entry for digest, entry in entries.items() if entry is not None}
+    def _entry(self, digest: bytes) -> WindowEmbeddings | None:
+        """Return the embeddings of a content; None if there are none."""
+        rows = self._select(_AUDIO, (self.model,), [digest]) if digest else []
+        return self._checked(*rows[0]) if rows else None
+
+    def _found(self, placed: tuple[str, str, bool], row: tuple[Any, ...] | None) -> Found:
+        """Return what a row tells about a file; it must be about its present stamp."""
+        if row is not None and row[1] == placed[1].encode():
+            path, stamp, digest, checksum, *entry = row
+            if type(digest) is bytes and checksum == crc32(path + stamp + digest):
+                return Found(*placed, digest, self._checked(digest, *entry))
+        return Found(*placed)
 
     def _checked(
         self, digest: bytes, checksum: object, spans: object, rows: object
@@ -164,10 +168,10 @@ class AudioCache:
         """
         if type(spans) is not bytes or type(rows) is not bytes:
             return None
-        if checksum != crc32(rows, crc32(spans, crc32(digest, self._seed))):
+        if checksum != crc32(rows, crc32(digest + spans, self._seed)):
             return None
         times = _times(spans)
-        return times, np.frombuffer(rows, "<f4").reshape(len(times), -1)
+        return times, np.frombuffer(rows, _FLOAT).reshape(len(times), -1)
 
     def _row(self, digest: bytes, entry: WindowEmbeddings) -> tuple[str | bytes | int, ...]:
         """Return the row of some embeddings, with its checksum."""
@@ -177,15 +181,20 @@ class AudioCache:
     def _select(
         self, query: str, before: tuple[str, ...], keys: Sequence[str | bytes]
     ) -> list[tuple[Any, ...]]:
-        """Return the rows whose key is one of `keys`, up to a limit of bytes (last column)."""
+        """Return the rows whose key is one of `keys`, up to a limit of bytes (last column).
+
+        Texts are returned as bytes: what is damaged need not be a text.
+        """
         rows: list[tuple[Any, ...]] = []
         left = _MOST_BYTES
         with self._lock:
             try:
-                for first in range(0, len(keys), _KEYS):
-                    block = keys[first : first + _KEYS]
+                db = self._open() if keys else None
+                most = db.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) - len(before) if db else 1
+                for first in range(0, len(keys), most):
+                    block = keys[first : first + most]
                     marks = ", ".join("?" * len(block))
-                    if left > 0 and (db := self._open()):
+                    if left > 0 and db:
                         for row in db.execute(f"{query} ({marks})", (*before, *block)):
                             rows.append(row)
                             left -= len(row[-1]) if type(row[-1]) is bytes else 0
@@ -199,6 +208,7 @@ class AudioCache:
         """Return the open file, None once it has failed."""
         if self._db is None and not self._lost:
             self._db = open_database(self.path, *_SCHEMA)
+            self._db.text_factory = bytes
         return self._db
 
     def _lose(self, error: Exception) -> None:

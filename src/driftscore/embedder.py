@@ -10,8 +10,9 @@ same time. Classifier, the command, the lab and the service all embed through it
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from os import PathLike, fspath
-from threading import RLock
+from threading import RLock, Thread
 
 from driftscore.audio import Recording
 from driftscore.backbones import (
@@ -108,6 +109,15 @@ class Embedder:
         """Yield start, end and embedding of windows at a fine hop (see `sliding`), as a stream."""
         return sliding_embeddings(recording, self.backbone, window_s=window_s, hop_s=hop_s)
 
+    def prepare(self) -> None:
+        """Load the model, and let a thread open what embedding needs meanwhile.
+
+        With an audio cache perhaps no recording needs to be embedded, so nothing is opened.
+        """
+        backbone = self.backbone
+        if not self.audio_cache and self.engine == DEFAULT_ENGINE:
+            Thread(target=_prepare, args=(backbone,), name="driftscore-prepare").start()
+
     def start(self) -> "Embedder":
         """Load the model and start the engine, unless that is done already."""
         self._started_engine()
@@ -149,3 +159,8 @@ class Embedder:
                 )
                 self._running = find_engine(self.engine).open_engine(settings)
             return self._running
+
+
+def _prepare(backbone: Backbone) -> None:
+    with suppress(Exception):  # whoever embeds meets the same error
+        backbone.prepare()

@@ -86,6 +86,10 @@ class Backbone(Protocol):
             ]
         )
 
+    def prepare(self) -> None:
+        """Load what `encode` needs, if that has not been done; a thread may call it ahead."""
+        return
+
     def unknown_labels(self, labels: Sequence[str]) -> list[str]:
         """Return the labels none of whose words the model knows, so that it only spells them."""
         return []

@@ -65,6 +65,7 @@ def classify(
     with model.embedder() as embedder, log or nullcontext():
         cut = take.optional_number("--threshold", threshold)
         found = classifiers(scoring, embedder, compare, threshold=cut, head=head)
+        embedder.prepare()  # while the labels are compiled
         if events.asked or or_none:
             detector = found[0].detector(watch, events.settings())
             show = partial(view.show_events, detector, events, log)

@@ -9,8 +9,9 @@ the number of recordings nor with their length; of a long recording only its emb
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import compress, islice
 from pathlib import Path
@@ -68,8 +69,9 @@ class LocalEngine:
         cache = AudioCache(self.backbone.cache_key) if self.audio_cache else None
         run = _Run(self, cache)
         try:
-            for block in _looked_up(recordings, cache):
-                yield from run.process(block)
+            with closing(_looked_up(recordings, cache, self.reader_pool)) as blocks:
+                for block in blocks:
+                    yield from run.process(block)
             while run.waiting:
                 yield run.take()
         except (CancelledError, RuntimeError) as error:  # of a pool that was shut down
@@ -100,17 +102,33 @@ def open_engine(settings: EngineSettings) -> LocalEngine:
 _Block = list[tuple[Recording, Found | None]]
 
 
-def _looked_up(recordings: Iterable[Recording], cache: AudioCache | None) -> Iterator[_Block]:
-    """Yield recordings with what the cache knows about them; without a cache, one by one."""
+def _looked_up(
+    recordings: Iterable[Recording], cache: AudioCache | None, pool: ThreadPoolExecutor
+) -> Generator[_Block, None, None]:
+    """Yield recordings with what the cache knows about them; without a cache, one by one.
+
+    The next block of a list is looked up while the one before it is in use.
+    """
     if cache is None:
         for recording in recordings:
             yield [(recording, None)]
         return
     rest = iter(recordings)
-    while block := list(islice(rest, BLOCK)):
-        local = [is_local_file(recording) for recording in block]  # a reader looks up the others
-        found = iter(cache.look_up(list(compress(block, local))))
-        yield [(r, next(found) if near else None) for r, near in zip(block, local, strict=True)]
+    ahead: Future[_Block] | None = None
+    try:
+        while block := ahead.result() if ahead else _look_up(list(islice(rest, BLOCK)), cache):
+            if isinstance(recordings, Sequence):
+                ahead = pool.submit(_look_up, list(islice(rest, BLOCK)), cache)
+            yield block
+    finally:
+        if ahead and not ahead.cancel():
+            wait([ahead])
+
+
+def _look_up(block: list[Recording], cache: AudioCache) -> _Block:
+    local = [is_local_file(recording) for recording in block]  # a reader looks up the others
+    found = iter(cache.look_up(list(compress(block, local))))
+    return [(r, next(found) if near else None) for r, near in zip(block, local, strict=True)]
 
 
 @dataclass(eq=False, slots=True)

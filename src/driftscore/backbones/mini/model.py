@@ -10,7 +10,8 @@ import hashlib
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 
@@ -28,9 +29,34 @@ from driftscore.vectors import Matrix, Vector
 HOME = Path(__file__).resolve().parents[2] / "models" / "mini"
 MANIFEST = "manifest.toml"
 _FILES = ("audio.onnx", "pool.onnx", "text.onnx", "tokenizer.json")
+_AGAIN = "reinstall driftscore"
 _UNKNOWN = 0  # the id of a piece that did not occur in training
 _FRONT_END_REVISION = 1
 """Part of the fingerprint; raise it whenever a change of the front end changes an embedding."""
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file of the model: call it for its content, which must have the manifest's checksum."""
+
+    path: Path
+    sha256: str
+
+    def __call__(self) -> bytes:
+        try:
+            content = self.path.read_bytes()
+        except OSError as error:
+            raise FormatError(f"{self.path} cannot be read ({error}); {_AGAIN}") from error
+        if (actual := hashlib.sha256(content).hexdigest()) != self.sha256:
+            raise FormatError(
+                f"{self.path} is damaged or edited (sha256 {actual[:12]}..., expected "
+                f"{self.sha256[:12]}...); {_AGAIN}"
+            )
+        return content
+
+    def __reduce__(self) -> tuple[type, tuple[type, bytes]]:
+        """Pickle the content: a process on another machine may have no such file."""
+        return partial, (bytes, self())
 
 
 class Mini(LocalBackbone):
@@ -45,19 +71,25 @@ class Mini(LocalBackbone):
     frame_s = front_end.FRAME_S
     context_s = front_end.CONTEXT_S
 
-    def __init__(self, files: Mapping[str, bytes], sums: Mapping[str, str]) -> None:
+    def __init__(self, home: Path, sums: Mapping[str, str]) -> None:
         digest = hashlib.sha256(f"mini/{_FRONT_END_REVISION}".encode())
         for name in sorted(sums):
             digest.update(bytes.fromhex(sums[name]))
         self.fingerprint = f"mini/{digest.hexdigest()}"
-        self._audio = LazySession(files["audio.onnx"])
-        self._pool = LazySession(files["pool.onnx"])
-        self._text = LazySession(files["text.onnx"])
-        self._pieces = files["tokenizer.json"].decode()
+        graphs = ("audio.onnx", "pool.onnx", "text.onnx")
+        self._audio, self._pool, self._text = (
+            LazySession(_File(home / name, sums[name])) for name in graphs
+        )
+        self._pieces = _File(home / "tokenizer.json", sums["tokenizer.json"])().decode()
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:
         return open_tokenizer(self._pieces)
+
+    def prepare(self) -> None:
+        """Open the sessions of the audio tower."""
+        self._audio.open()
+        self._pool.open()
 
     def features(self, samples: Samples) -> Features:
         """Return the log-mel of one window."""
@@ -103,26 +135,19 @@ class Mini(LocalBackbone):
 
 
 def load(home: str | PathLike[str] = HOME) -> Mini:
-    """Load the model that comes with the package, or another build of it from a folder."""
-    model = Mini(*_checked_files(Path(home)))
-    if Path(home) == HOME:
+    """Load the model that comes with the package, or another build of it from a folder.
+
+    A graph is read, and its checksum compared, when it is first run.
+    """
+    folder = Path(home)
+    try:
+        sums = tomllib.loads((folder / MANIFEST).read_text(encoding="utf-8"))["sha256"]
+        validate(sums, table(dict.fromkeys(_FILES, text), open_=True), where=MANIFEST)
+        if missing := [name for name in sums if not (folder / name).is_file()]:
+            raise FormatError(f"{missing[0]} is missing")
+    except (OSError, KeyError, TypeError, ValueError, FormatError) as error:
+        raise FormatError(f"The model in {home} is incomplete ({error}); {_AGAIN}") from error
+    model = Mini(folder, sums)
+    if folder == HOME:
         model.calibration_file = shipped_calibration(model.name)
     return model
-
-
-def _checked_files(home: Path) -> tuple[dict[str, bytes], dict[str, str]]:
-    """Return the model's files and their checksums, which must be those in the manifest."""
-    again = "reinstall driftscore"
-    try:
-        sums = tomllib.loads((home / MANIFEST).read_text(encoding="utf-8"))["sha256"]
-        validate(sums, table(dict.fromkeys(_FILES, text), open_=True), where=MANIFEST)
-        files = {name: (home / name).read_bytes() for name in sums}
-    except (OSError, KeyError, TypeError, ValueError, FormatError) as error:
-        raise FormatError(f"The model in {home} is incomplete ({error}); {again}") from error
-    for name, expected in sums.items():
-        if (actual := hashlib.sha256(files[name]).hexdigest()) != expected:
-            raise FormatError(
-                f"{home / name} is damaged or edited (sha256 {actual[:12]}..., expected "
-                f"{expected[:12]}...); {again}"
-            )
-    return files, sums

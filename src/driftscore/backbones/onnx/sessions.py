@@ -98,13 +98,17 @@ class LazySession:
         self, outputs: Sequence[str] | None, inputs: Mapping[str, InputArray]
     ) -> list[NDArray[np.float32]]:
         """Run the graph, as an onnxruntime session does."""
+        session = self.open()
+        with _running("cannot be run"):
+            return session.run(outputs, inputs)
+
+    def open(self) -> Session:
+        """Return the session, opened if it was not."""
         with self._opening:
             if self._session is None:
                 graph = self._graph
                 self._session = open_session(graph if isinstance(graph, bytes) else graph())
-            session = self._session
-        with _running("cannot be run"):
-            return session.run(outputs, inputs)
+            return self._session
 
 
 class OnnxRun:
