@@ -4,7 +4,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 
 from driftscore import Audio, Backbone, Classifier, Embedded, Embedder, Head, load_backbone
 from driftscore.audio import Recording, Window
-from driftscore.audiocache import AudioCache, Found
+from driftscore.audiocache import AudioCache
 from driftscore.engines import local
 from driftscore.vectors import Scores
 
@@ -279,33 +279,21 @@ def test_known_recordings_are_scored_in_one_product(
     assert found == expected
 
 
-def test_blocks_are_looked_up_ahead_and_the_cache_is_closed_at_the_end(
+def test_blocks_of_known_recordings_follow_each_other(
     counting: Counting, wav: WriteWav, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local, "BLOCK", 4)
     files = [wav(f"{i}.wav", seconds=1.0, seed=i) for i in range(10)]
     settle(*files)
     expected, _ = embed_cached(files, counting)
-    opened: list[AudioCache] = []
-    looked_up: list[str] = []
-
-    class Watched(AudioCache):
-        def __init__(self, model: str) -> None:
-            super().__init__(model)
-            opened.append(self)
-
-        def look_up(self, recordings: Sequence[Recording]) -> list[Found]:
-            looked_up.append(threading.current_thread().name)
-            return super().look_up(recordings)
-
-    monkeypatch.setattr(local, "AudioCache", Watched)
     with Embedder(counting, audio_cache=True) as embedder:
         found = list(embedder.embed(files))
-        stream: Any = embedder.embed(files)
-        next(stream)
-        stream.close()
-    assert [one.source for one in found] == files
+        one_by_one = list(embedder.embed(iter(files)))
+        classifier = Classifier(LABELS, backbone=embedder).fit()
+        sources = [result.source for result in classifier.classify(files)]
     for one, two in zip(expected, found, strict=True):
         np.testing.assert_array_equal(one.rows, two.rows)
-    assert any(name.startswith("driftscore-reader") for name in looked_up)
-    assert [cache._db for cache in opened] == [None, None]
+    assert sources == [one.source for one in found] == files
+    assert [one.followed for one in found] == [True] * 9 + [False]
+    # What comes after a block of an iterator is not known before it is asked for.
+    assert [one.followed for one in one_by_one] == [i not in (3, 7, 9) for i in range(10)]

@@ -25,7 +25,7 @@ import hashlib
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -49,6 +49,7 @@ _MOST_BYTES = 64_000_000
 """What is fetched at once at most; long recordings beyond it are fetched one by one."""
 _SETTLED_NS = 2_000_000_000
 _FLOAT = np.dtype("<f4")
+_UNKNOWN = (b"", b"", None)
 _SCHEMA = (
     "PRAGMA page_size = 16384",  # of a new file: a row is 2 kB
     "PRAGMA cache_size = -32000",  # kB: the index of 100,000 recordings stays in memory
@@ -97,16 +98,16 @@ class AudioCache:
         now, here = time.time_ns(), _working_folder()
         placed = [_placed(recording, now, here) for recording in recordings]
         places = [place for place, _, settled in placed if settled]
-        rows = self._select(_FILES_AND_AUDIO, (self.model,), places)
-        if len(rows) < len(places):  # new files, or too many bytes: then at least their digests
-            done = {row[0] for row in rows}
-            more = [place for place in places if place.encode() not in done]
-            rows += self._select(_FILES, (), more)
-        known = {row[0]: row for row in rows}
-        return [
-            self._found(one, known.get(one[0].encode())) if one[2] else Found(*one)
-            for one in placed
-        ]
+        known = self._known(_FILES_AND_AUDIO, (self.model,), places)
+        if len(known) < len(places):  # new files, or too many bytes: then at least their digests
+            more = [place for place in places if place.encode() not in known]
+            known |= self._known(_FILES, (), more)
+        found: list[Found] = []
+        for one in placed:
+            stamp, digest, entry = known.get(one[0].encode(), _UNKNOWN)
+            same = one[2] and stamp == one[1].encode()
+            found.append(Found(*one, digest, entry) if same else Found(*one))
+        return found
 
     def read(self, recording: Recording, found: Found) -> Found:
         """Return `found` with the digest of its content, and the embeddings of that."""
@@ -148,16 +149,20 @@ class AudioCache:
 
     def _entry(self, digest: bytes) -> WindowEmbeddings | None:
         """Return the embeddings of a content; None if there are none."""
-        rows = self._select(_AUDIO, (self.model,), [digest]) if digest else []
+        rows = list(self._select(_AUDIO, (self.model,), [digest])) if digest else []
         return self._checked(*rows[0]) if rows else None
 
-    def _found(self, placed: tuple[str, str, bool], row: tuple[Any, ...] | None) -> Found:
-        """Return what a row tells about a file; it must be about its present stamp."""
-        if row is not None and row[1] == placed[1].encode():
-            path, stamp, digest, checksum, *entry = row
-            if type(digest) is bytes and checksum == crc32(path + stamp + digest):
-                return Found(*placed, digest, self._checked(digest, *entry))
-        return Found(*placed)
+    def _known(
+        self, query: str, before: tuple[str, ...], places: Sequence[str]
+    ) -> dict[bytes, tuple[bytes, bytes, WindowEmbeddings | None]]:
+        """Return stamp, digest and embeddings of files by place; damaged rows are left out."""
+        return {
+            path: (stamp, digest, self._checked(digest, of_entry, spans, rows))
+            for path, stamp, digest, checksum, of_entry, spans, rows in self._select(
+                query, before, places
+            )
+            if type(stamp) is type(digest) is bytes and checksum == crc32(path + stamp + digest)
+        }
 
     def _checked(
         self, digest: bytes, checksum: object, spans: object, rows: object
@@ -180,12 +185,12 @@ class AudioCache:
 
     def _select(
         self, query: str, before: tuple[str, ...], keys: Sequence[str | bytes]
-    ) -> list[tuple[Any, ...]]:
-        """Return the rows whose key is one of `keys`, up to a limit of bytes (last column).
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows whose key is one of `keys`, up to a limit of bytes (last column).
 
-        Texts are returned as bytes: what is damaged need not be a text.
+        Texts are yielded as bytes: what is damaged need not be a text. Take all of them: others
+        wait for the lock.
         """
-        rows: list[tuple[Any, ...]] = []
         left = _MOST_BYTES
         with self._lock:
             try:
@@ -196,13 +201,12 @@ class AudioCache:
                     marks = ", ".join("?" * len(block))
                     if left > 0 and db:
                         for row in db.execute(f"{query} ({marks})", (*before, *block)):
-                            rows.append(row)
+                            yield row
                             left -= len(row[-1]) if type(row[-1]) is bytes else 0
                             if left <= 0:
                                 break
             except (sqlite3.Error, OSError) as error:
                 self._lose(error)
-        return rows
 
     def _open(self) -> sqlite3.Connection | None:
         """Return the open file, None once it has failed."""
@@ -254,9 +258,9 @@ def _placed(recording: Recording, now_ns: int, here: str) -> tuple[str, str, boo
         about = os.stat(path)  # noqa: PTH116
     except Exception:  # whatever a remote store raises: reading it reports the error in its own row
         return _NOWHERE
-    settled = now_ns - about.st_mtime_ns > _SETTLED_NS
-    stamp = f"{about.st_size} {about.st_mtime_ns} {about.st_ctime_ns} {about.st_ino}"
-    return _storable(path), stamp, settled
+    modified = about.st_mtime_ns
+    stamp = f"{about.st_size} {modified} {about.st_ctime_ns} {about.st_ino}"
+    return path if path.isascii() else _storable(path), stamp, now_ns - modified > _SETTLED_NS
 
 
 def _storable(path: str) -> str:

@@ -9,6 +9,7 @@ import copy
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from concurrent.futures import Future, ThreadPoolExecutor
 from os import PathLike
 from typing import Literal, TypeVar, cast
 
@@ -131,9 +132,8 @@ class Classifier(Estimator):
     def classify(self, recordings: Iterable[Recording]) -> Iterator[Result]:
         """Yield one result per recording, in order; a bad recording has its error in it."""
         head = self._fitted().head_
-        for block in _ready_together(self._watched(recordings)):
+        for block, scores in _scored(head, _ready_together(self._watched(recordings))):
             good = [embedded for embedded in block if not embedded.error]
-            scores = head.scores(_embeddings(good)) if good else _NO_SCORES
             names, ends = [e.source for e in good], [e.seconds for e in good]
             scored = results(head.labels, names, scores, ends)
             for embedded in block:
@@ -254,8 +254,11 @@ class Classifier(Estimator):
 
     def _watched(self, recordings: Iterable[Recording]) -> Iterator[Embedded]:
         """Embed recordings; with `progress=True` show how far it is."""
+        if not self.progress:
+            yield from self.embed(recordings)
+            return
         total = len(recordings) if isinstance(recordings, Sized) else None
-        with progress_bar("Embedding", total, show=bool(self.progress)) as advance:
+        with progress_bar("Embedding", total, show=True) as advance:
             for embedded in self.embed(recordings):
                 yield embedded
                 advance(1)
@@ -366,11 +369,34 @@ def _ready_together(recordings: Iterable[Embedded]) -> Iterator[list[Embedded]]:
         yield block
 
 
-def _embeddings(recordings: Iterable[Embedded]) -> Matrix:
-    """Return one row per recording; most are one window, whose row is taken as it is."""
-    return np.concatenate(
-        [one.rows if len(one.rows) == 1 else one.embedding[None] for one in recordings]
-    )
+def _scored(
+    head: Head, blocks: Iterable[list[Embedded]]
+) -> Iterator[tuple[list[Embedded], Scores]]:
+    """Yield blocks with the scores of their good recordings.
+
+    While the next block is being fetched from a cache, a thread scores the one before it.
+    """
+    with ThreadPoolExecutor(1, "driftscore-scorer") as scorer:
+        before: tuple[list[Embedded], Future[Scores]] | None = None
+        for block in blocks:
+            rows, ahead = _embeddings(block), None
+            if len(rows) and block[-1].followed:
+                ahead = block, scorer.submit(head.scores, rows)
+            if before is not None:
+                yield before[0], before[1].result()
+            if ahead is None:
+                yield block, head.scores(rows) if len(rows) else _NO_SCORES
+            before = ahead
+        if before is not None:
+            yield before[0], before[1].result()
+
+
+def _embeddings(block: list[Embedded]) -> Matrix:
+    """Return one row per good recording; most are one window, whose row is taken as it is."""
+    rows = [
+        one.rows if len(one.rows) == 1 else one.embedding[None] for one in block if not one.error
+    ]
+    return np.concatenate(rows) if rows else np.zeros((0, 0), np.float32)
 
 
 def _listed(recordings: Iterable[Item]) -> list[Item]:

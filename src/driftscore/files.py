@@ -214,7 +214,7 @@ def sha256(path: Path) -> str:
 
 def is_url(source: object) -> TypeGuard[str]:
     """Whether a source is a URL with a scheme, and not a path."""
-    return isinstance(source, str) and _URL.match(source) is not None
+    return isinstance(source, str) and "://" in source and _URL.match(source) is not None
 
 
 def local_path(url: str) -> Path | None:

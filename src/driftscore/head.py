@@ -73,7 +73,9 @@ class Head:
                 f"The embeddings have {rows.shape[1]} dimensions, the head {self.dim}: "
                 "they come from different models"
             )
-        return products(rows, self.weights) + self.offsets.astype(np.float64)
+        scores = products(rows, self.weights)
+        scores += self.offsets.astype(np.float64)
+        return scores
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write as safetensors, or as npz or JSON if that is how `path` ends."""

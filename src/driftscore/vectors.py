@@ -83,8 +83,9 @@ def products(left: Matrix, right: Matrix) -> Scores:
     how many rows go in together. The product is taken in float64 and rounded to float32
     values, which makes a clip's scores the same alone and in any batch.
     """
-    exact = left.astype(np.float64) @ right.astype(np.float64).T
-    return exact.astype(np.float32).astype(np.float64)
+    exact: Scores = left.astype(np.float64) @ right.astype(np.float64).T
+    exact[...] = exact.astype(np.float32)
+    return exact
 
 
 def top_rows(scores: Scores, count: int) -> NDArray[np.intp]:

@@ -9,9 +9,8 @@ the number of recordings nor with their length; of a long recording only its emb
 
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
-from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import compress, islice
 from pathlib import Path
@@ -69,9 +68,8 @@ class LocalEngine:
         cache = AudioCache(self.backbone.cache_key) if self.audio_cache else None
         run = _Run(self, cache)
         try:
-            with closing(_looked_up(recordings, cache, self.reader_pool)) as blocks:
-                for block in blocks:
-                    yield from run.process(block)
+            for block, followed in _looked_up(recordings, cache):
+                yield from run.process(block, followed=followed)
             while run.waiting:
                 yield run.take()
         except (CancelledError, RuntimeError) as error:  # of a pool that was shut down
@@ -103,32 +101,34 @@ _Block = list[tuple[Recording, Found | None]]
 
 
 def _looked_up(
-    recordings: Iterable[Recording], cache: AudioCache | None, pool: ThreadPoolExecutor
-) -> Generator[_Block, None, None]:
-    """Yield recordings with what the cache knows about them; without a cache, one by one.
+    recordings: Iterable[Recording], cache: AudioCache | None
+) -> Iterator[tuple[_Block, bool]]:
+    """Yield recordings with what the cache knows about them, and whether the next one is known.
 
-    The next block of a list is looked up while the one before it is in use.
+    Without a cache they come one by one. For the next one a list is looked up a block ahead;
+    recordings that are still being found are not waited for.
     """
     if cache is None:
         for recording in recordings:
-            yield [(recording, None)]
+            yield [(recording, None)], False
         return
     rest = iter(recordings)
-    ahead: Future[_Block] | None = None
-    try:
-        while block := ahead.result() if ahead else _look_up(list(islice(rest, BLOCK)), cache):
-            if isinstance(recordings, Sequence):
-                ahead = pool.submit(_look_up, list(islice(rest, BLOCK)), cache)
-            yield block
-    finally:
-        if ahead and not ahead.cancel():
-            wait([ahead])
+    block = _look_up(rest, cache)
+    while block:
+        after = _look_up(rest, cache) if isinstance(recordings, Sequence) else []
+        yield block, bool(after) and _is_known(after[0][1])
+        block = after or _look_up(rest, cache)
 
 
-def _look_up(block: list[Recording], cache: AudioCache) -> _Block:
+def _look_up(rest: Iterator[Recording], cache: AudioCache) -> _Block:
+    block = list(islice(rest, BLOCK))
     local = [is_local_file(recording) for recording in block]  # a reader looks up the others
     found = iter(cache.look_up(list(compress(block, local))))
     return [(r, next(found) if near else None) for r, near in zip(block, local, strict=True)]
+
+
+def _is_known(found: Found | None) -> bool:
+    return found is not None and found.entry is not None
 
 
 @dataclass(eq=False, slots=True)
@@ -172,11 +172,11 @@ class _Run:
         """Whether the next result is ready."""
         return bool(self.waiting) and self.waiting[0].done
 
-    def process(self, block: _Block) -> Iterator[Embedded]:
+    def process(self, block: _Block, *, followed: bool) -> Iterator[Embedded]:
         """Start the recordings of a block, and yield the results that are ready."""
-        for (recording, found), (_, after) in zip(block, [*block[1:], (None, None)], strict=True):
+        after = [*(_is_known(found) for _, found in block[1:]), followed]
+        for (recording, found), known in zip(block, after, strict=True):
             if found is not None and found.entry is not None and not self.waiting:
-                known = after is not None and after.entry is not None
                 yield Embedded(describe(recording), *found.entry, followed=known)
                 continue
             while self.full:

@@ -39,12 +39,12 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Control characters, with those that begin the escape sequences of terminals or turn text."""
 
 
-def cell(value: OutputValue) -> object:
+def cell(value: OutputValue) -> str:
     """Return a value as a cell of csv; a spreadsheet must not run a text as a formula."""
     if value.__class__ is float:  # by far the most values are floats and texts
         return f"{value:.6f}"
     if value.__class__ is not str and not isinstance(value, list):
-        return plain(value)
+        return "" if value is None else str(plain(value))
     text = value if isinstance(value, str) else str(plain(value))
     if text[:1] in _FORMULA:
         text = f"'{text}"
@@ -89,7 +89,12 @@ def write_csv(rows: Iterable[OutputRow], out: IO[str], columns: Sequence[str]) -
         if number == 0:
             writer.writerow([cell(key) for key in row])
             header = ()
-        writer.writerow([cell(value) for value in row.values()])
+        cells = [cell(value) for value in row.values()]
+        line = ",".join(cells)
+        if not line or '"' in line or "\n" in line or line.count(",") != len(cells) - 1:
+            writer.writerow(cells)
+        else:  # nothing to quote: what the writer would write, in a third of its time
+            out.write(f"{line}\n")
         flush()
     if header:
         writer.writerow(header)
