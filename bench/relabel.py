@@ -20,7 +20,7 @@ import numpy as np
 from bench.figures import Figure, Spread
 from bench.shell import Ran, driftscore
 from driftscore import Backbone, load_backbone
-from driftscore.audiocache import AudioCache, Found
+from driftscore.audiocache import AudioCache, packed
 from driftscore.embeddings import EmbeddingFile
 from driftscore.vectors import Matrix, unit
 
@@ -127,7 +127,7 @@ def _fill(folder: Path, cache: Path, clips: int, model: Backbone) -> list[str]:
     for rows in _rows(clips, model.dim):
         paths, digests = _write_files(folder, len(files), len(rows))
         store.put(
-            Found(found.place, found.stamp, found.settled, digest, (spans, row[None]))
+            found._replace(digest=digest, entry=packed(spans, row[None]))
             for found, digest, row in zip(store.look_up(paths), digests, rows, strict=True)
         )
         files += paths

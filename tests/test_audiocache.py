@@ -279,21 +279,47 @@ def test_known_recordings_are_scored_in_one_product(
     assert found == expected
 
 
-def test_blocks_of_known_recordings_follow_each_other(
+def test_known_recordings_come_in_blocks_that_know_whether_another_is_ready(
+    counting: Counting, wav: WriteWav, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "BLOCK", 4)
+    lengths = [1.0] * 4 + [1.0, 3.0, 1.0, 1.0] + [1.0] * 2  # the second block has longer ones
+    files = [wav(f"{i}.wav", seconds=s, seed=i) for i, s in enumerate(lengths)]
+    settle(*files)
+    expected, _ = embed_cached(files, counting)
+    with Embedder(counting, audio_cache=True) as embedder:
+        blocks = list(embedder.blocks(files))
+        one_by_one = list(embedder.blocks(iter(files)))
+        classifier = Classifier(LABELS, backbone=embedder).fit()
+        results = list(classifier.classify(files))
+    assert [len(block) for block in blocks] == [4, 4, 2]
+    assert [block.followed for block in blocks] == [True, True, False]
+    # What comes after a block of an iterator is not known before it is asked for.
+    assert not any(block.followed for block in one_by_one)
+    for block, first in zip(blocks, (0, 4, 8), strict=True):
+        ends, rows = block.unpacked()
+        same = expected[first : first + len(block)]
+        np.testing.assert_array_equal(rows, [one.embedding for one in same])
+        assert ends == [one.seconds for one in same]
+    for one, two in zip(expected, (one for block in blocks for one in block), strict=True):
+        np.testing.assert_array_equal(one.rows, two.rows)
+        np.testing.assert_array_equal(one.spans, two.spans)
+    plain = Classifier(LABELS, backbone=counting).scores(files)
+    np.testing.assert_array_equal([result.scores for result in results], plain)
+    assert [(r.source, r.seconds) for r in results] == [(e.source, e.seconds) for e in expected]
+
+
+def test_a_new_recording_among_known_ones_keeps_its_place(
     counting: Counting, wav: WriteWav, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local, "BLOCK", 4)
     files = [wav(f"{i}.wav", seconds=1.0, seed=i) for i in range(10)]
     settle(*files)
-    expected, _ = embed_cached(files, counting)
-    with Embedder(counting, audio_cache=True) as embedder:
-        found = list(embedder.embed(files))
-        one_by_one = list(embedder.embed(iter(files)))
-        classifier = Classifier(LABELS, backbone=embedder).fit()
-        sources = [result.source for result in classifier.classify(files)]
+    embed_cached([file for i, file in enumerate(files) if i not in (2, 9)], counting)
+    files.insert(6, "missing.wav")
+    expected = embed(files, counting)
+    found, _ = embed_cached(files, counting)
+    assert [one.source for one in found] == files
+    assert [bool(one.error) for one in found] == [file == "missing.wav" for file in files]
     for one, two in zip(expected, found, strict=True):
         np.testing.assert_array_equal(one.rows, two.rows)
-    assert sources == [one.source for one in found] == files
-    assert [one.followed for one in found] == [True] * 9 + [False]
-    # What comes after a block of an iterator is not known before it is asked for.
-    assert [one.followed for one in one_by_one] == [i not in (3, 7, 9) for i in range(10)]

@@ -26,6 +26,7 @@ from driftscore import (
     compile_head,
     load_backbone,
 )
+from driftscore.result import ResultBlock
 
 from .conftest import LABELS, WriteWav, embed_recording, noise_clip
 
@@ -102,11 +103,17 @@ def test_the_best_two_are_the_first_of_the_ranking_ties_in_the_order_of_the_labe
     result = Result("", labels, np.array(scores))
     slow = sorted(zip(labels, scores, strict=True), key=lambda pair: -pair[1])
     assert result.ranking == slow
-    assert result.best_two() == slow[:2]
+    assert list(ResultBlock.of(result).best()) == [
+        (slow[0][0], slow[0][1], result.margin, slow[1][0] if len(slow) > 1 else "")
+    ]
     assert result.label == slow[0][0]
     assert result.margin == (slow[0][1] - slow[1][1] if len(slow) > 1 else np.inf)
     assert result.above(0.0) == [label for label, score in slow if score >= 0]
-    assert (Result("").label, Result("").best_two(), Result("").above(0)) == ("", [], [])
+    failed = Result("", labels, error="it failed")
+    assert (failed.label, failed.ranking, failed.above(0)) == ("", [], [])
+    assert list(ResultBlock.of(failed).best()) == []
+    [again] = ResultBlock.of(failed)
+    assert again == failed
 
 
 def test_predict_labels_returns_every_label_at_or_above_the_threshold(

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from driftscore import Backbone, build_bank
-from driftscore.audiocache import AudioCache
+from driftscore.audiocache import AudioCache, packed
 from driftscore.textcache import TextCache, TextEncoder
 
 from .conftest import LABELS, Counting, WriteWav
@@ -146,11 +146,10 @@ def test_a_name_that_is_not_utf_8_is_cached(wav: WriteWav) -> None:
     settle(odd)
     cache = AudioCache("m")
     [found] = cache.look_up([odd])
-    entry = (np.array([[0.0, 1.0]]), np.ones((1, 4), np.float32))
+    entry = packed(np.array([[0.0, 1.0]]), np.ones((1, 4), np.float32))
     cache.put([cache.read(odd, found)._replace(entry=entry)])
     [again] = cache.look_up([odd])
-    assert again.entry is not None
-    np.testing.assert_array_equal(again.entry[1], entry[1])
+    assert again.entry == entry
 
 
 def locked(path: Path) -> sqlite3.Connection:

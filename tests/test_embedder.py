@@ -264,3 +264,27 @@ def test_a_slow_model_does_not_lose_the_order_of_two_streams() -> None:
     ordered = [float(a.rows[0, 0]) for a, _ in pairs]
     assert same([a for a, _ in pairs], [b for _, b in pairs][::-1])
     assert len(ordered) == 20
+
+
+class Prepared(Counting):
+    """A model that notes which thread prepares it, and cannot be prepared."""
+
+    def __init__(self, inner: Backbone) -> None:
+        super().__init__(inner)
+        self.threads: list[str] = []
+
+    def prepare(self) -> None:
+        self.threads.append(threading.current_thread().name)
+        raise RuntimeError("a damaged file")
+
+
+def test_a_model_is_prepared_in_a_thread_unless_all_may_be_cached(fake: Backbone) -> None:
+    model = Prepared(fake)
+    with Embedder(model, audio_cache=True) as cached:
+        cached.prepare()
+    assert model.threads == []
+    with Embedder(model) as embedder:
+        embedder.prepare()  # its error is left to whoever embeds
+        [found] = embedder.embed([noise_clip(1.0)])
+        assert not found.error
+        wait_until(lambda: model.threads == ["driftscore-prepare"])

@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from driftscore.errors import UsageError
-from driftscore.formats import OutputRow, find_format, format_names, write_rows
+from driftscore.formats import OutputRow, OutputValue, find_format, format_names, write_rows
+from driftscore.formats._values import cell, write_csv
 
 from .conftest import LABELS, Install, Run, WriteWav
 
@@ -143,6 +146,28 @@ def test_kaleidoscope_finds_the_file_by_its_folders() -> None:
     ]
     assert (rows[0]["DATE"], rows[0]["TIME"]) == ("2026-11-16", "23:59:59")
     assert (rows[1]["DATE"], rows[1]["TIME"], rows[1]["MANUAL ID"]) == ("", "", "")
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.one_of(st.text(max_size=6), st.sampled_from(['a,b', 'say "x"', "-", "=1", "\r\n"]),
+                      st.floats(-9, 9), st.none(), st.booleans(), st.integers(-9, 9)),
+            min_size=1, max_size=4,
+        ),
+        max_size=4,
+    )
+)  # fmt: skip
+def test_lines_of_csv_are_those_of_the_csv_module(table: list[list[OutputValue]]) -> None:
+    out, expected = io.StringIO(), io.StringIO()
+    writer = csv.writer(expected, lineterminator="\n")
+    rows = [{str(place): value for place, value in enumerate(values)} for values in table]
+    if rows:
+        writer.writerow(rows[0])
+    for values in table:
+        writer.writerow([cell(value) for value in values])
+    write_csv(rows, out, ())
+    assert out.getvalue() == expected.getvalue()
 
 
 def test_excel_is_csv_with_a_byte_order_mark_where_the_stream_can_hold_one() -> None:

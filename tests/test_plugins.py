@@ -92,7 +92,7 @@ def load():
 import numpy as np
 
 from driftscore.audio import describe, sounding_windows
-from driftscore.engines.protocol import Embedded
+from driftscore.engines.protocol import Embedded, EmbeddedBlock
 
 
 class Engine:
@@ -107,7 +107,8 @@ class Engine:
             parts = list(sounding_windows(recording, rate=model.rate, seconds=model.seconds))
             rows = [model.encode(model.features(part.audio.samples)) for part in parts]
             spans = np.array([(part.start_s, part.end_s) for part in parts])
-            yield Embedded("acme:" + describe(recording), spans, np.stack(rows))
+            found = Embedded("acme:" + describe(recording), spans, np.stack(rows))
+            yield EmbeddedBlock([found])
 
     def close(self):
         pass

@@ -38,10 +38,12 @@ from numpy.typing import NDArray
 from driftscore.audio import Audio, Recording
 from driftscore.databases import is_usable, open_database, row_checksum
 from driftscore.files import cache_home, is_url, local_path, open_url, url_stamp, warn_of_cache
-from driftscore.vectors import Matrix
+from driftscore.vectors import Matrix, unit_mean
 
 WindowEmbeddings = tuple[NDArray[np.float64], Matrix]
 """The windows of a recording: (n, 2) starts and ends in seconds, (n, d) unit rows."""
+Packed = tuple[bytes, bytes]
+"""The same as it is stored: little-endian float64 and float32."""
 
 BLOCK = 2048
 """How many sources are best looked up, or kept, at once."""
@@ -50,6 +52,8 @@ _MOST_BYTES = 64_000_000
 _SETTLED_NS = 2_000_000_000
 _FLOAT = np.dtype("<f4")
 _UNKNOWN = (b"", b"", None)
+_ONE_WINDOW = 16
+"""Bytes of the start and the end of one window."""
 _SCHEMA = (
     "PRAGMA page_size = 16384",  # of a new file: a row is 2 kB
     "PRAGMA cache_size = -32000",  # kB: the index of 100,000 recordings stays in memory
@@ -76,7 +80,7 @@ class Found(NamedTuple):
     """Whether any change of the content would change the stamp."""
     digest: bytes = b""
     """The sha256 of the content; empty while it is not known."""
-    entry: WindowEmbeddings | None = None
+    entry: Packed | None = None
 
 
 class AudioCache:
@@ -122,7 +126,7 @@ class AudioCache:
         audio = [
             self._row(one.digest, one.entry)
             for one in with_digest
-            if one.entry is not None and is_usable(one.entry[1])
+            if one.entry is not None and is_usable(np.frombuffer(one.entry[1], _FLOAT))
         ]
         files = [
             (*one[:2], one.digest, row_checksum(*one[:2], one.digest))
@@ -147,14 +151,14 @@ class AudioCache:
                 self._db.close()
             self._db = None
 
-    def _entry(self, digest: bytes) -> WindowEmbeddings | None:
+    def _entry(self, digest: bytes) -> Packed | None:
         """Return the embeddings of a content; None if there are none."""
         rows = list(self._select(_AUDIO, (self.model,), [digest])) if digest else []
         return self._checked(*rows[0]) if rows else None
 
     def _known(
         self, query: str, before: tuple[str, ...], places: Sequence[str]
-    ) -> dict[bytes, tuple[bytes, bytes, WindowEmbeddings | None]]:
+    ) -> dict[bytes, tuple[bytes, bytes, Packed | None]]:
         """Return stamp, digest and embeddings of files by place; damaged rows are left out."""
         return {
             path: (stamp, digest, self._checked(digest, of_entry, spans, rows))
@@ -166,7 +170,7 @@ class AudioCache:
 
     def _checked(
         self, digest: bytes, checksum: object, spans: object, rows: object
-    ) -> WindowEmbeddings | None:
+    ) -> Packed | None:
         """Return the embeddings of a content, None if there are none or they are damaged.
 
         No further check of the numbers: 100,000 rows must take no second longer.
@@ -175,13 +179,11 @@ class AudioCache:
             return None
         if checksum != crc32(rows, crc32(digest + spans, self._seed)):
             return None
-        times = _times(spans)
-        return times, np.frombuffer(rows, _FLOAT).reshape(len(times), -1)
+        return spans, rows
 
-    def _row(self, digest: bytes, entry: WindowEmbeddings) -> tuple[str | bytes | int, ...]:
+    def _row(self, digest: bytes, entry: Packed) -> tuple[str | bytes | int, ...]:
         """Return the row of some embeddings, with its checksum."""
-        values = (digest, entry[0].astype("<f8").tobytes(), entry[1].astype("<f4").tobytes())
-        return (self.model, *values, row_checksum(self.model, *values))
+        return (self.model, digest, *entry, row_checksum(self.model, digest, *entry))
 
     def _select(
         self, query: str, before: tuple[str, ...], keys: Sequence[str | bytes]
@@ -223,6 +225,26 @@ class AudioCache:
         if self._db:
             self._db.close()
         self._db = None
+
+
+def packed(spans: NDArray[np.float64], rows: Matrix) -> Packed:
+    """Return the windows of a recording as they are stored."""
+    return spans.astype("<f8").tobytes(), rows.astype("<f4").tobytes()
+
+
+def unpacked(entry: Packed) -> WindowEmbeddings:
+    """Return the windows of a recording."""
+    spans = _times(entry[0])
+    return spans, np.frombuffer(entry[1], _FLOAT).reshape(len(spans), -1)
+
+
+def recordings_unpacked(entries: Sequence[Packed]) -> tuple[list[float], Matrix]:
+    """Return the ends of recordings in seconds, and their embeddings, one row each."""
+    ends = [_times(spans).item(-1) for spans, _ in entries]
+    if all(len(spans) == _ONE_WINDOW for spans, _ in entries):  # the rows of all at once
+        rows = np.frombuffer(b"".join([rows for _, rows in entries]), _FLOAT)
+        return ends, rows.reshape(len(entries), -1)
+    return ends, np.stack([unit_mean(unpacked(entry)[1]) for entry in entries])
 
 
 def unchanged(recording: Recording, found: Found) -> bool:

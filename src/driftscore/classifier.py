@@ -9,7 +9,6 @@ import copy
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from concurrent.futures import Future, ThreadPoolExecutor
 from os import PathLike
 from typing import Literal, TypeVar, cast
 
@@ -22,7 +21,7 @@ from driftscore.bank import build_bank
 from driftscore.calibration import Calibration
 from driftscore.deprecated import with_deprecated
 from driftscore.detector import Detector
-from driftscore.embedder import Embedded, Embedder
+from driftscore.embedder import Embedded, EmbeddedBlock, Embedder
 from driftscore.embeddings import EmbeddingFile
 from driftscore.errors import UsageError
 from driftscore.estimator import Estimator
@@ -30,26 +29,17 @@ from driftscore.events import Detection, Event
 from driftscore.head import Head
 from driftscore.progress import progress_bar, seconds_bar
 from driftscore.prompts import check_labels, compose
-from driftscore.result import Result, results
+from driftscore.result import Result, ResultBlock
 from driftscore.rules import Compile, Rule, RuleModule, choose_rule, compile_rule, find_rule
 from driftscore.rules import check_settings as check_rule_settings
+from driftscore.scoring import score_blocks
 from driftscore.settings import AUTO, DEFAULT_PRESET, Preset, PromptSettings, load_preset
 from driftscore.vectors import Matrix, Scores
 from driftscore.watchlist import NONE, WatchList
 
-_BLOCK = 2048
-"""Recordings scored in one product, if as many are ready at once."""
-_NO_SCORES = np.zeros((0, 0))
 _EMBEDDING_SETTINGS = ("noise", "pool")
 """Settings of rules that may be given as recordings, and are embedded first."""
 Item = TypeVar("Item")
-
-
-def score_rows(head: Head, names: Sequence[str], rows: Matrix) -> Iterator[Result]:
-    """Yield the results of recordings that were embedded before, scored a block at a time."""
-    for first in range(0, len(rows), _BLOCK):
-        block = slice(first, first + _BLOCK)
-        yield from results(head.labels, names[block], head.scores(rows[block]))
 
 
 class Classifier(Estimator):
@@ -131,16 +121,13 @@ class Classifier(Estimator):
 
     def classify(self, recordings: Iterable[Recording]) -> Iterator[Result]:
         """Yield one result per recording, in order; a bad recording has its error in it."""
+        for block in self.classify_blocks(recordings):
+            yield from block
+
+    def classify_blocks(self, recordings: Iterable[Recording]) -> Iterator[ResultBlock]:
+        """Yield the same results in blocks of recordings that are ready together."""
         head = self._fitted().head_
-        for block, scores in _scored(head, _ready_together(self._watched(recordings))):
-            good = [embedded for embedded in block if not embedded.error]
-            names, ends = [e.source for e in good], [e.seconds for e in good]
-            scored = results(head.labels, names, scores, ends)
-            for embedded in block:
-                if embedded.error:
-                    yield Result(embedded.source, head.labels, error=embedded.error)
-                else:
-                    yield next(scored)
+        return score_blocks(head, self._watched(recordings))
 
     def predict(self, X: Iterable[Recording]) -> NDArray[np.str_]:
         """Return the best label of each recording."""
@@ -163,8 +150,8 @@ class Classifier(Estimator):
     def scores(self, X: Iterable[Recording]) -> Scores:
         """Return the n x C scores of n recordings; a bad recording raises its error."""
         head = self._fitted().head_
-        rows = [embedded.embedding for embedded in self._watched(_listed(X))]
-        return head.scores(np.stack(rows)) if rows else np.zeros((0, len(head.labels)))
+        found = [one.embedding for block in self._watched(_listed(X)) for one in block]
+        return head.scores(np.stack(found)) if found else np.zeros((0, len(head.labels)))
 
     def decision_function(self, X: Iterable[Recording]) -> Scores:
         """Return the scores, under the name that scikit-learn uses."""
@@ -252,16 +239,13 @@ class Classifier(Estimator):
     def _fitted(self) -> "Classifier":
         return self if hasattr(self, "head_") else self.fit()
 
-    def _watched(self, recordings: Iterable[Recording]) -> Iterator[Embedded]:
+    def _watched(self, recordings: Iterable[Recording]) -> Iterator[EmbeddedBlock]:
         """Embed recordings; with `progress=True` show how far it is."""
-        if not self.progress:
-            yield from self.embed(recordings)
-            return
         total = len(recordings) if isinstance(recordings, Sized) else None
-        with progress_bar("Embedding", total, show=True) as advance:
-            for embedded in self.embed(recordings):
-                yield embedded
-                advance(1)
+        with progress_bar("Embedding", total, show=bool(self.progress)) as advance:
+            for block in self._fitted().embedder_.blocks(recordings):
+                yield block
+                advance(len(block))
 
     def _compile(self) -> Head:
         """Return the head that was given, or compile one from the labels and the rule."""
@@ -355,48 +339,6 @@ class Classifier(Estimator):
         if self.rule != AUTO:  # that rule is known only when the model is loaded
             settings = {k: v for k, v in (self.settings or {}).items() if k != "standardised"}
             check_rule_settings(find_rule(self.rule), settings)
-
-
-def _ready_together(recordings: Iterable[Embedded]) -> Iterator[list[Embedded]]:
-    """Group recordings that are ready at once; none waits for one that is still in work."""
-    block: list[Embedded] = []
-    for embedded in recordings:
-        block.append(embedded)
-        if not embedded.followed or len(block) == _BLOCK:
-            yield block
-            block = []
-    if block:
-        yield block
-
-
-def _scored(
-    head: Head, blocks: Iterable[list[Embedded]]
-) -> Iterator[tuple[list[Embedded], Scores]]:
-    """Yield blocks with the scores of their good recordings.
-
-    While the next block is being fetched from a cache, a thread scores the one before it.
-    """
-    with ThreadPoolExecutor(1, "driftscore-scorer") as scorer:
-        before: tuple[list[Embedded], Future[Scores]] | None = None
-        for block in blocks:
-            rows, ahead = _embeddings(block), None
-            if len(rows) and block[-1].followed:
-                ahead = block, scorer.submit(head.scores, rows)
-            if before is not None:
-                yield before[0], before[1].result()
-            if ahead is None:
-                yield block, head.scores(rows) if len(rows) else _NO_SCORES
-            before = ahead
-        if before is not None:
-            yield before[0], before[1].result()
-
-
-def _embeddings(block: list[Embedded]) -> Matrix:
-    """Return one row per good recording; most are one window, whose row is taken as it is."""
-    rows = [
-        one.rows if len(one.rows) == 1 else one.embedding[None] for one in block if not one.error
-    ]
-    return np.concatenate(rows) if rows else np.zeros((0, 0), np.float32)
 
 
 def _listed(recordings: Iterable[Item]) -> list[Item]:

@@ -25,6 +25,7 @@ from driftscore.backbones import (
 from driftscore.engines import (
     DEFAULT_ENGINE,
     Embedded,
+    EmbeddedBlock,
     Engine,
     EngineSettings,
     ModelSpec,
@@ -35,7 +36,7 @@ from driftscore.errors import UsageError
 from driftscore.sliding import WindowEmbedding, sliding_embeddings
 from driftscore.textcache import TextCache
 
-__all__ = ["Embedded", "Embedder"]
+__all__ = ["Embedded", "EmbeddedBlock", "Embedder"]
 
 
 class Embedder:
@@ -101,6 +102,10 @@ class Embedder:
 
     def embed(self, recordings: Iterable[Recording]) -> Iterator[Embedded]:
         """Yield the window embeddings of each recording, or its error, in the order given."""
+        return _flat(self.blocks(recordings))
+
+    def blocks(self, recordings: Iterable[Recording]) -> Iterator[EmbeddedBlock]:
+        """Yield the same in blocks of recordings that are ready together."""
         return self._started_engine().embed(recordings)
 
     def slide(
@@ -159,6 +164,11 @@ class Embedder:
                 )
                 self._running = find_engine(self.engine).open_engine(settings)
             return self._running
+
+
+def _flat(blocks: Iterator[EmbeddedBlock]) -> Iterator[Embedded]:
+    for block in blocks:
+        yield from block
 
 
 def _prepare(backbone: Backbone) -> None:

@@ -1,15 +1,19 @@
-"""Result: the scores of one recording and the labels that follow from them, or its error."""
+"""Result: the scores of one recording and the labels that follow from them, or its error.
+
+Results are made in blocks; `ResultBlock` has the best labels of many recordings in one step.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 
 from driftscore.vectors import Scores
 
 
-@dataclass(slots=True)  # not frozen, which would take three times as long to make
+@dataclass(frozen=True)
 class Result:
     """The scores of one recording, or the error that prevented them."""
 
@@ -18,8 +22,6 @@ class Result:
     scores: Scores | None = None
     seconds: float = 0.0
     error: str = ""
-    leading: Sequence[tuple[str, float]] = field(default=(), repr=False, compare=False)
-    """The best two labels with their scores, if they were computed for many at once."""
     fits: tuple[bool, ...] | None = None
     """Whether each label fits at all; None where that was not asked: the best one is taken."""
 
@@ -30,12 +32,6 @@ class Result:
             return []
         order = np.argsort(-self.scores, kind="stable")
         return [(self.labels[c], float(self.scores[c])) for c in order]
-
-    def best_two(self) -> Sequence[tuple[str, float]]:
-        """Return the first two of the ranking, without ranking the rest."""
-        if self.scores is None:
-            return []
-        return self.leading or _best_two(self.labels, self.scores[None])[0]
 
     @property
     def label(self) -> str:
@@ -49,8 +45,9 @@ class Result:
 
     @property
     def margin(self) -> float:
-        """How far the best label is ahead of the runner-up."""
-        return lead(self.best_two())
+        """How far the best label is ahead of the runner-up; infinite if there is none."""
+        best = self.ranking[:2]
+        return best[0][1] - best[1][1] if len(best) > 1 else math.inf
 
     def above(self, threshold: float) -> list[str]:
         """Return every label whose score reaches `threshold`, best first."""
@@ -61,29 +58,50 @@ class Result:
         return [self.labels[c] for c in order]
 
 
-def lead(best_two: Sequence[tuple[str, float]]) -> float:
-    """Return the margin of the first of two labels; infinite if there is no second."""
-    return best_two[0][1] - best_two[1][1] if len(best_two) > 1 else math.inf
+@dataclass(frozen=True, eq=False)
+class ResultBlock:
+    """The results of recordings that were scored together; iterate over it for each of them."""
 
+    labels: tuple[str, ...]
+    sources: Sequence[str]
+    scores: Scores
+    """One row for each recording that has no error."""
+    seconds: Sequence[float]
+    errors: Sequence[str]
+    """The error of each recording, empty for a good one."""
 
-def results(
-    labels: tuple[str, ...], names: Sequence[str], scores: Scores, seconds: Sequence[float] = ()
-) -> Iterator[Result]:
-    """Yield the results of many recordings; the best two labels are computed for all at once."""
-    ends = seconds or [0.0] * len(names)
-    best = _best_two(labels, scores)
-    for name, row, end, leading in zip(names, scores, ends, best, strict=True):
-        yield Result(name, labels, row, end, leading=leading)
+    @staticmethod
+    def of(result: Result) -> "ResultBlock":
+        """Return the block of one result."""
+        scores = np.zeros((0, 0)) if result.scores is None else result.scores[None]
+        return ResultBlock(result.labels, [result.source], scores, [result.seconds], [result.error])
 
+    def __len__(self) -> int:
+        return len(self.sources)
 
-def _best_two(labels: tuple[str, ...], scores: Scores) -> list[list[tuple[str, float]]]:
-    """Return the first two of each row's ranking; ties in the order of the labels."""
-    left, every = scores.copy(), np.arange(len(scores))
-    places: list[list[tuple[str, float]]] = [[] for _ in every]
-    for _ in labels[:2]:
-        best = left.argmax(axis=1) if len(left) else every
-        values = left[every, best].tolist()
-        for place, c, value in zip(places, best.tolist(), values, strict=True):
-            place.append((labels[c], value))
-        left[every, best] = -math.inf
-    return places
+    def __iter__(self) -> Iterator[Result]:
+        rows = iter(self.scores)
+        for source, end, error in zip(self.sources, self.seconds, self.errors, strict=True):
+            if error:
+                yield Result(source, self.labels, error=error)
+            else:
+                yield Result(source, self.labels, next(rows), end)
+
+    def best(self) -> Iterator[tuple[str, float, float, str]]:
+        """Yield best label, score, margin and runner-up of each recording that has no error.
+
+        What `Result` says, computed for all at once: an archive has 100,000 of them.
+        """
+        left, every = self.scores.copy(), np.arange(len(self.scores))
+        if not len(left):
+            return iter(())
+        first = left.argmax(axis=1)
+        highest = left[every, first]
+        labels = [self.labels[c] for c in first.tolist()]
+        if len(self.labels) == 1:
+            return zip(labels, highest.tolist(), repeat(math.inf), repeat(""))
+        left[every, first] = -math.inf
+        second = left.argmax(axis=1)
+        margins = highest - left[every, second]
+        others = [self.labels[c] for c in second.tolist()]
+        return zip(labels, highest.tolist(), margins.tolist(), others, strict=True)

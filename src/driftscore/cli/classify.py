@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from driftscore.audio import expand
@@ -24,13 +25,13 @@ from driftscore.cli.rows import (
 )
 from driftscore.cli.timeline import EventOptions, EventView
 from driftscore.detector import Detector
-from driftscore.embedder import Embedder
+from driftscore.embedder import Embedded, Embedder
 from driftscore.engines import DEFAULT_ENGINE
 from driftscore.errors import UsageError
 from driftscore.files import is_url
 from driftscore.formats import DEFAULT_FORMAT, OutputRow, find_format, write_rows
 from driftscore.progress import hours_text
-from driftscore.result import Result
+from driftscore.result import ResultBlock
 
 EVENT_TITLE = "Events: scores and thresholds are above the recent background of the label"
 _LONG_S = 60.0
@@ -119,13 +120,15 @@ class View:
         title = "" if len(classifiers) > 1 else score_title(classifiers[0].head_)
         with output(self.out) as stream:
             if len(classifiers) > 1:
-                embedded = watched(classifiers[0].embed, recordings, tally)
-                rows = compared_rows(classifiers, embedded)
+                embedded = watched(classifiers[0].embedder_.blocks, recordings, tally)
+                rows = compared_rows(classifiers, chain.from_iterable(embedded))
             else:
-                results = watched(classifiers[0].classify, recordings, tally)
+                blocks = watched(classifiers[0].classify_blocks, recordings, tally)
                 if log is not None:
-                    results = audited_results(log, classifiers[0], recordings, results)
-                rows = self._rows(classifiers[0], longest.of(results))
+                    results = chain.from_iterable(blocks)
+                    audited = audited_results(log, classifiers[0], recordings, results)
+                    blocks = map(ResultBlock.of, audited)
+                rows = self._rows(classifiers[0], longest.of(blocks))
             write_rows(rows, self.format, stream, title=title)
         longest.advise()
         tally.finish(len(recordings))
@@ -146,7 +149,8 @@ class View:
         title = score_title(detector.head)
         with output(self.out) as stream:
             if self.or_none:
-                embedded = watched(detector.embedder.embed, recordings, tally)
+                blocks = watched(detector.embedder.blocks, recordings, tally)
+                embedded: Iterator[Embedded] = chain.from_iterable(blocks)
                 if log is not None:
                     embedded = audited_judgements(log, detector, recordings, embedded)
                 rows = judged_rows(detector, embedded, unit)
@@ -166,9 +170,9 @@ class View:
         """Return a count of failures; it is quiet where the rows hold the errors."""
         return Tally(quiet=self.out is None and not find_format(self.format).spans)
 
-    def _rows(self, classifier: Classifier, results: Iterator[Result]) -> Iterator[OutputRow]:
+    def _rows(self, classifier: Classifier, blocks: Iterator[ResultBlock]) -> Iterator[OutputRow]:
         unit, spans = unit_of(classifier.head_), find_format(self.format).spans
-        return result_rows(results, classifier.threshold, unit, multi=self.multi, spans=spans)
+        return result_rows(blocks, classifier.threshold, unit, multi=self.multi, spans=spans)
 
 
 @dataclass
@@ -178,12 +182,13 @@ class _Longest:
     source: str = ""
     seconds: float = 0.0
 
-    def of(self, results: Iterator[Result]) -> Iterator[Result]:
-        """Yield results, and remember the longest recording."""
-        for result in results:
-            if result.seconds > self.seconds:
-                self.source, self.seconds = result.source, result.seconds
-            yield result
+    def of(self, blocks: Iterator[ResultBlock]) -> Iterator[ResultBlock]:
+        """Yield blocks of results, and remember the longest recording."""
+        for block in blocks:
+            longest = max(block.seconds)
+            if longest > self.seconds:
+                self.source, self.seconds = block.sources[block.seconds.index(longest)], longest
+            yield block
 
     def advise(self) -> None:
         """Tell how to find events, if a recording is long."""

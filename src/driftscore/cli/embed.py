@@ -1,5 +1,6 @@
 """`driftscore embed` and `export`: recordings to embeddings, a CLAP checkpoint to ONNX."""
 
+from itertools import chain
 from typing import Annotated
 
 import numpy as np
@@ -27,7 +28,7 @@ def embed(
         used = embedder.backbone
         if verbose:
             report_runtime(used)
-        outcomes = watched(embedder.embed, recordings, tally)
+        outcomes = chain.from_iterable(watched(embedder.blocks, recordings, tally))
         found = [(one.source, one.embedding) for one in outcomes if not one.error]
     if not found:
         raise AudioError(f"None of the {len(recordings)} recordings could be embedded")

@@ -7,7 +7,6 @@ import typer
 
 from driftscore.backbones import check_model
 from driftscore.backbones.stored import Stored
-from driftscore.classifier import score_rows
 from driftscore.cli import options as take
 from driftscore.cli.groups import ModelOptions, ScoreOptions, flat
 from driftscore.cli.reporting import output, say
@@ -17,6 +16,7 @@ from driftscore.embeddings import EmbeddingFile, load_vectors
 from driftscore.errors import UsageError
 from driftscore.formats import DEFAULT_FORMAT, find_format, write_rows
 from driftscore.head import Head
+from driftscore.scoring import score_rows
 
 _ANY = 0.0  # a threshold, so that a head of one label is not refused: it is used with a threshold
 
@@ -29,6 +29,7 @@ TextEmbeddings = Annotated[
         "or an npy with one row per text in that order.",
     ),
 ]
+
 OtherwiseLabels = Annotated[
     Path | None, typer.Option("--head", help="A compiled head; else give --labels.")
 ]
@@ -77,8 +78,8 @@ def score(
         made = scores.scoring().classifier(embedder, threshold=_ANY).fit().head_
     check_model(made.made_by, content, what="The head")
     cut = take.optional_number("--threshold", threshold)
-    results = score_rows(made, content.files, content.audio_rows)
-    rows = result_rows(results, cut, unit_of(made), multi=multi, spans=False)
+    blocks = score_rows(made, content.files, content.audio_rows)
+    rows = result_rows(blocks, cut, unit_of(made), multi=multi, spans=False)
     with output(out) as stream:
         write_rows(rows, format, stream, title=score_title(made))
 

@@ -10,11 +10,11 @@ from typing import IO, TypeVar
 import typer
 
 from driftscore.backbones import Backbone
-from driftscore.embedder import Embedded
+from driftscore.embedder import EmbeddedBlock
 from driftscore.files import STDOUT, is_stream, is_url, replacing, writing_to
 from driftscore.formats import visible
 from driftscore.progress import progress_bar
-from driftscore.result import Result
+from driftscore.result import ResultBlock
 
 _FEW = 3  # up to this many files no progress bar is drawn
 
@@ -49,20 +49,20 @@ class Tally:
             raise typer.Exit(1)
 
 
-Outcome = TypeVar("Outcome", Embedded, Result)
+Block = TypeVar("Block", EmbeddedBlock, ResultBlock)
 
 
 def watched(
-    work: Callable[[list[str]], Iterator[Outcome]], recordings: list[str], tally: Tally
-) -> Iterator[Outcome]:
-    """Yield the outcome for each recording, with a progress bar; count those that failed."""
+    work: Callable[[list[str]], Iterator[Block]], recordings: list[str], tally: Tally
+) -> Iterator[Block]:
+    """Yield the blocks of recordings, with a progress bar; count the recordings that failed."""
     total = len(recordings) if len(recordings) > _FEW else 0
     with progress_bar("Embedding recordings", total) as advance:
-        for outcome in work(recordings):
-            if outcome.error:
-                tally.fail(outcome.error)
-            yield outcome
-            advance(1)
+        for block in work(recordings):
+            for error in filter(None, block.errors):
+                tally.fail(error)
+            yield block
+            advance(len(block))
 
 
 @contextmanager

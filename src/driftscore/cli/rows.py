@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from driftscore.calibration import UNIT
 from driftscore.classifier import Classifier
@@ -14,7 +15,7 @@ from driftscore.errors import DriftscoreError
 from driftscore.events import Event
 from driftscore.formats import OutputRow, OutputValue
 from driftscore.head import Head
-from driftscore.result import Result, lead
+from driftscore.result import Result, ResultBlock
 
 EVENT_COLUMNS = ("file", "start_s", "end_s", "time", "label", "score", "threshold", "level_db",
                  "snr_db", "unit", "error")  # fmt: skip
@@ -31,29 +32,31 @@ def score_title(head: Head) -> str:
 
 
 def result_rows(
-    results: Iterable[Result], threshold: float | None, unit: str, *, multi: bool, spans: bool
+    blocks: Iterable[ResultBlock], threshold: float | None, unit: str, *, multi: bool, spans: bool
 ) -> Iterator[OutputRow]:
     """Yield one row per recording; as spans, one row for each of its labels."""
     if spans:
-        yield from _span_rows(results, threshold, unit)
+        yield from _span_rows(chain.from_iterable(blocks), threshold, unit)
     elif multi or threshold is not None:
-        yield from _score_rows(results, threshold, unit)
+        yield from _score_rows(chain.from_iterable(blocks), threshold, unit)
     else:
-        yield from _best_rows(results, unit)
+        yield from _best_rows(blocks, unit)
 
 
-def _best_rows(results: Iterable[Result], unit: str) -> Iterator[OutputRow]:
-    for result in results:
-        best = result.best_two()  # once: an archive has 100,000 of these rows
-        yield {
-            "file": result.source,
-            "label": best[0][0] if best else "",
-            "score": best[0][1] if best else "",
-            "margin": lead(best) if best else "",
-            "runner_up": best[1][0] if len(best) > 1 else "",
-            "unit": unit,
-            "error": result.error,
-        }
+def _best_rows(blocks: Iterable[ResultBlock], unit: str) -> Iterator[OutputRow]:
+    for block in blocks:
+        best = block.best()
+        for source, error in zip(block.sources, block.errors, strict=True):
+            label, score, margin, runner_up = ("", "", "", "") if error else next(best)
+            yield {
+                "file": source,
+                "label": label,
+                "score": score,
+                "margin": margin,
+                "runner_up": runner_up,
+                "unit": unit,
+                "error": error,
+            }
 
 
 def _score_rows(

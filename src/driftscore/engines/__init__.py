@@ -6,10 +6,17 @@ An engine can also be an entry point of the group `driftscore.engines`, or "modu
 from typing import cast
 
 from driftscore import registry
-from driftscore.engines.protocol import Embedded, Engine, EngineModule, EngineSettings, ModelSpec
+from driftscore.engines.protocol import (
+    Embedded,
+    EmbeddedBlock,
+    Engine,
+    EngineModule,
+    EngineSettings,
+    ModelSpec,
+)
 
-__all__ = ["Embedded", "Engine", "EngineModule", "EngineSettings", "ModelSpec", "engine_names",
-           "find_engine"]  # fmt: skip
+__all__ = ["Embedded", "EmbeddedBlock", "Engine", "EngineModule", "EngineSettings", "ModelSpec",
+           "engine_names", "find_engine"]  # fmt: skip
 
 KIND = registry.Kind("engine", __name__, "open_engine")
 DEFAULT_ENGINE = "local"

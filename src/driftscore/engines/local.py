@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from itertools import compress, islice
+from itertools import compress, islice, takewhile
 from pathlib import Path
 from threading import Event, Semaphore
 
@@ -25,18 +25,22 @@ from driftscore.audiocache import (
     Found,
     WindowEmbeddings,
     is_local_file,
+    packed,
+    recordings_unpacked,
     unchanged,
+    unpacked,
 )
 from driftscore.decoding import check_file
 from driftscore.engines.protocol import (
     Embedded,
+    EmbeddedBlock,
     EngineSettings,
     check_finite,
     failed,
     thread_count,
 )
 from driftscore.errors import AudioError, UsageError
-from driftscore.vectors import Vector
+from driftscore.vectors import Matrix, Vector
 
 _MORE_READERS = 3
 """Readers beyond one per worker: some of them wait for a disk or for a remote store."""
@@ -60,8 +64,8 @@ class LocalEngine:
         self.reader_pool = ThreadPoolExecutor(self.readers, "driftscore-reader")
         self.worker_pool = ThreadPoolExecutor(threads, "driftscore-worker")
 
-    def embed(self, recordings: Iterable[Recording]) -> Iterator[Embedded]:
-        """Yield the result of each recording, in the order given.
+    def embed(self, recordings: Iterable[Recording]) -> Iterator[EmbeddedBlock]:
+        """Yield the results of all recordings in the order given, in blocks as they are ready.
 
         Recordings are taken a little ahead of the results, with a cache a block of them.
         """
@@ -116,19 +120,38 @@ def _looked_up(
     block = _look_up(rest, cache)
     while block:
         after = _look_up(rest, cache) if isinstance(recordings, Sequence) else []
-        yield block, bool(after) and _is_known(after[0][1])
+        yield block, bool(after) and _is_known(after[0])
         block = after or _look_up(rest, cache)
 
 
 def _look_up(rest: Iterator[Recording], cache: AudioCache) -> _Block:
     block = list(islice(rest, BLOCK))
-    local = [is_local_file(recording) for recording in block]  # a reader looks up the others
-    found = iter(cache.look_up(list(compress(block, local))))
+    local = [is_local_file(recording) for recording in block]
+    if all(local):
+        return list(zip(block, cache.look_up(block), strict=True))
+    found = iter(cache.look_up(list(compress(block, local))))  # a reader looks up the others
     return [(r, next(found) if near else None) for r, near in zip(block, local, strict=True)]
 
 
-def _is_known(found: Found | None) -> bool:
-    return found is not None and found.entry is not None
+def _is_known(one: tuple[Recording, Found | None]) -> bool:
+    return one[1] is not None and one[1].entry is not None
+
+
+class _KnownBlock(EmbeddedBlock):
+    """Recordings whose embeddings are in the cache; they stay packed until they are needed."""
+
+    def __init__(self, block: _Block, *, followed: bool) -> None:
+        self.sources = [describe(recording) for recording, _ in block]
+        self.errors = [""] * len(block)
+        self.followed = followed
+        self._entries = [found.entry for _, found in block if found and found.entry]
+
+    def __iter__(self) -> Iterator[Embedded]:
+        for source, entry in zip(self.sources, self._entries, strict=True):
+            yield Embedded(source, *unpacked(entry))
+
+    def unpacked(self) -> tuple[list[float], Matrix]:
+        return recordings_unpacked(self._entries)
 
 
 @dataclass(eq=False, slots=True)
@@ -172,31 +195,28 @@ class _Run:
         """Whether the next result is ready."""
         return bool(self.waiting) and self.waiting[0].done
 
-    def process(self, block: _Block, *, followed: bool) -> Iterator[Embedded]:
-        """Start the recordings of a block, and yield the results that are ready."""
-        after = [*(_is_known(found) for _, found in block[1:]), followed]
-        for (recording, found), known in zip(block, after, strict=True):
-            if found is not None and found.entry is not None and not self.waiting:
-                yield Embedded(describe(recording), *found.entry, followed=known)
-                continue
+    def process(self, block: _Block, *, followed: bool) -> Iterator[EmbeddedBlock]:
+        """Start the recordings of a block, and yield the results that are ready.
+
+        `followed` tells whether the recording after the block is known.
+        """
+        known = [] if self.waiting else list(takewhile(_is_known, block))
+        if known:
+            more = followed and len(known) == len(block)
+            yield _KnownBlock(known, followed=more)
+        for recording, found in block[len(known) :]:
             while self.full:
                 yield self.take()
             self._start(recording, found)
         while self.ready:
             yield self.take()
 
-    def take(self) -> Embedded:
-        """Return the next result, and wait for it if necessary."""
-        task = self.waiting.popleft()
-        name = describe(task.recording)
-        try:
-            spans, rows = self._result(task)
-        except AudioError as error:
-            for row in task.rows:
-                row.cancel()
-            dim = self._engine.backbone.dim
-            return failed(name, str(error), dim=dim, followed=self.ready)
-        return Embedded(name, spans, rows, followed=self.ready)
+    def take(self) -> EmbeddedBlock:
+        """Return the next results; wait for the first of them if necessary."""
+        found = [self._embedded(self.waiting.popleft())]
+        while self.ready and len(found) < BLOCK:
+            found.append(self._embedded(self.waiting.popleft()))
+        return EmbeddedBlock(found)
 
     def stop(self) -> None:
         """End what is still in work, also in the middle of a recording; store what is new."""
@@ -211,6 +231,15 @@ class _Run:
         if self._cache:
             self._cache.put(self._new)
             self._cache.close()
+
+    def _embedded(self, task: _Task) -> Embedded:
+        name = describe(task.recording)
+        try:
+            return Embedded(name, *self._result(task))
+        except AudioError as error:
+            for row in task.rows:
+                row.cancel()
+            return failed(name, str(error), dim=self._engine.backbone.dim)
 
     def _start(self, recording: Recording, found: Found | None) -> None:
         """Put a recording in work; one from the cache is done already."""
@@ -252,14 +281,14 @@ class _Run:
             self._in_work -= 1
             task.reading.result()
         found = task.found or Found()
-        entry = found.entry
-        if entry is None:
-            rows = np.stack([row.result() for row in task.rows])
+        if found.entry is None:
+            spans, rows = np.array(task.spans), np.stack([row.result() for row in task.rows])
             check_finite(describe(task.recording), rows)
-            entry = np.array(task.spans), rows
+        else:
+            spans, rows = unpacked(found.entry)
         if self._cache and task.reading is not None:
-            self._store(self._cache, found._replace(entry=entry))
-        return entry
+            self._store(self._cache, found._replace(entry=found.entry or packed(spans, rows)))
+        return spans, rows
 
     def _store(self, cache: AudioCache, found: Found) -> None:
         self._new.append(found)

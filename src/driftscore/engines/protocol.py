@@ -9,7 +9,7 @@ workers, nor on the content of the cache.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,7 +22,7 @@ from driftscore.errors import AudioError, UsageError
 from driftscore.vectors import Matrix, Vector, unit_mean
 
 
-@dataclass(eq=False, slots=True)  # not frozen, which would take three times as long to make
+@dataclass(frozen=True, eq=False)
 class Embedded:
     """The window embeddings of one recording, or the error that prevented them.
 
@@ -36,8 +36,6 @@ class Embedded:
     rows: Matrix
     """The unit embedding of each window: (n, d)."""
     error: str = ""
-    followed: bool = False
-    """Whether the next recording is ready already, so that both can be scored together."""
 
     @property
     def embedding(self) -> Vector:
@@ -59,9 +57,36 @@ class Embedded:
             raise AudioError(self.error)
 
 
-def failed(source: str, error: str, *, dim: int, followed: bool = False) -> Embedded:
+class EmbeddedBlock:
+    """Recordings that are ready together, in the order given; they are scored in one product.
+
+    An engine whose recordings are ready one by one yields blocks of one.
+    """
+
+    def __init__(self, recordings: Sequence[Embedded], *, followed: bool = False) -> None:
+        self.sources: Sequence[str] = [one.source for one in recordings]
+        self.errors: Sequence[str] = [one.error for one in recordings]
+        """The error of each recording, empty for a good one."""
+        self.followed = followed
+        """Whether the next block is ready already."""
+        self._recordings = recordings
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def __iter__(self) -> Iterator[Embedded]:
+        return iter(self._recordings)
+
+    def unpacked(self) -> tuple[list[float], Matrix]:
+        """Return the ends of all recordings, and one row for each that has no error."""
+        ends = [one.seconds for one in self._recordings]
+        rows = [one.embedding for one in self._recordings if not one.error]
+        return ends, np.stack(rows) if rows else np.zeros((0, 0), np.float32)
+
+
+def failed(source: str, error: str, *, dim: int) -> Embedded:
     """Return the result of a recording that could not be embedded."""
-    return Embedded(source, np.zeros((0, 2)), np.zeros((0, dim), np.float32), error, followed)
+    return Embedded(source, np.zeros((0, 2)), np.zeros((0, dim), np.float32), error)
 
 
 def check_finite(name: str, rows: Matrix | Vector) -> None:
@@ -108,8 +133,8 @@ class EngineSettings:
 class Engine(Protocol):
     """An engine in use: it may be shared by threads, and is closed when it is no longer needed."""
 
-    def embed(self, recordings: Iterable[Recording]) -> Iterator[Embedded]:
-        """Yield the result of each recording, in the order given."""
+    def embed(self, recordings: Iterable[Recording]) -> Iterator[EmbeddedBlock]:
+        """Yield the results of all recordings in the order given, in blocks as they are ready."""
 
     def close(self) -> None:
         """Release threads, files and connections."""

@@ -12,9 +12,9 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import islice
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, cast
@@ -23,12 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftscore.audio import Audio, Recording, describe, unreadable
+from driftscore.audiocache import BLOCK
 from driftscore.backbones import Backbone
 from driftscore.decoding import is_encoded
 from driftscore.engines import local
 from driftscore.engines._ray_tasks import AHEAD, TRIES, Lost, connected, node, run_tasks, slots
 from driftscore.engines.protocol import (
     Embedded,
+    EmbeddedBlock,
     EngineSettings,
     ModelSpec,
     failed,
@@ -61,8 +63,8 @@ class RayEngine:
         self._lock = Lock()
         self._connected = False
 
-    def embed(self, recordings: Iterable[Recording]) -> Iterator[Embedded]:
-        """Yield the result of each recording, in the order given."""
+    def embed(self, recordings: Iterable[Recording]) -> Iterator[EmbeddedBlock]:
+        """Yield the results of all recordings in the order given, in blocks as they are ready."""
         settings, cores, dim = self.settings, self.cores, self.settings.backbone.dim
         task = partial(
             _embed_shard,
@@ -84,8 +86,9 @@ class RayEngine:
                 for parcel, result in zip(shard, _unpacked(shard, answer, dim), strict=True):
                     buffered[parcel.place] = result
                 while due in buffered:
-                    due += 1
-                    yield replace(buffered.pop(due - 1), followed=due in buffered)
+                    ready = list(takewhile(buffered.__contains__, range(due, due + BLOCK)))
+                    due += len(ready)
+                    yield EmbeddedBlock([buffered.pop(place) for place in ready])
 
     def close(self) -> None:
         """Disconnect from the cluster, if this engine connected to it."""
@@ -177,7 +180,7 @@ def _embed_shard(
     """Embed a shard in a worker process."""
     engine = _worker_engine(model, audio_cache, threads)
     _check_identity(engine.backbone, expected)
-    results = engine.embed([parcel.recording for parcel in shard])
+    results = chain.from_iterable(engine.embed([parcel.recording for parcel in shard]))
     return [
         (result.spans, result.rows, result.error, _missing_at(parcel) if result.error else "")
         for parcel, result in zip(shard, results, strict=True)

@@ -41,11 +41,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 def cell(value: OutputValue) -> str:
     """Return a value as a cell of csv; a spreadsheet must not run a text as a formula."""
-    if value.__class__ is float:  # by far the most values are floats and texts
-        return f"{value:.6f}"
-    if value.__class__ is not str and not isinstance(value, list):
+    if not isinstance(value, (str, list)):
         return "" if value is None else str(plain(value))
-    text = value if isinstance(value, str) else str(plain(value))
+    text = value if isinstance(value, str) else "; ".join(value)
     if text[:1] in _FORMULA:
         text = f"'{text}"
     # The csv module would not quote a carriage return: a row would break.
@@ -89,7 +87,7 @@ def write_csv(rows: Iterable[OutputRow], out: IO[str], columns: Sequence[str]) -
         if number == 0:
             writer.writerow([cell(key) for key in row])
             header = ()
-        cells = [cell(value) for value in row.values()]
+        cells = [f"{v:.6f}" if v.__class__ is float else cell(v) for v in row.values()]
         line = ",".join(cells)
         if not line or '"' in line or "\n" in line or line.count(",") != len(cells) - 1:
             writer.writerow(cells)
