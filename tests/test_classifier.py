@@ -349,8 +349,8 @@ def test_progress_shows_a_bar_for_audio(
 def test_what_a_user_needs_is_exported() -> None:
     names = {
         "Audio", "Backbone", "ClassBank", "Classifier", "Detection", "Detector", "Embedded",
-        "Embedder", "Event", "Head", "PromptSettings", "Result", "WatchList", "WatchedLabel",
-        "__version__", "build_bank", "compile_head", "load_backbone", "pipeline",
+        "EmbeddedBlock", "Embedder", "Event", "Head", "PromptSettings", "Result", "ResultBlock",
+        "WatchList", "WatchedLabel", "__version__", "build_bank", "compile_head", "load_backbone", "pipeline",
     }  # fmt: skip
     errors = {
         name

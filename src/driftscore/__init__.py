@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from driftscore.bank import ClassBank, build_bank
     from driftscore.classifier import Classifier
     from driftscore.detector import Detector
-    from driftscore.embedder import Embedded, Embedder
+    from driftscore.embedder import Embedded, EmbeddedBlock, Embedder
     from driftscore.errors import (
         AudioError,
         AuditError,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from driftscore.events import Detection, Event
     from driftscore.head import Head
     from driftscore.pipelines import pipeline
-    from driftscore.result import Result
+    from driftscore.result import Result, ResultBlock
     from driftscore.rules import compile_head
     from driftscore.settings import PromptSettings
     from driftscore.watchlist import WatchedLabel, WatchList
@@ -57,6 +57,7 @@ __all__ = [
     "DownloadError",
     "DriftscoreError",
     "Embedded",
+    "EmbeddedBlock",
     "Embedder",
     "Event",
     "FormatError",
@@ -66,6 +67,7 @@ __all__ = [
     "MissingExtraError",
     "PromptSettings",
     "Result",
+    "ResultBlock",
     "StoreError",
     "UndefinedMetricError",
     "UsageError",
@@ -89,12 +91,14 @@ _MODULES = {
     "Classifier": "classifier",
     "Detector": "detector",
     "Embedded": "embedder",
+    "EmbeddedBlock": "embedder",
     "Embedder": "embedder",
     "Detection": "events",
     "Event": "events",
     "Head": "head",
     "pipeline": "pipelines",
     "Result": "result",
+    "ResultBlock": "result",
     "compile_head": "rules",
     "PromptSettings": "settings",
     "WatchList": "watchlist",

@@ -268,7 +268,7 @@ def _placed(recording: Recording, now_ns: int, here: str) -> tuple[str, str, boo
         if is_url(source):
             if (local := local_path(source)) is None:
                 stamp, settled = url_stamp(source)
-                return source, stamp, settled
+                return _storable(source), stamp, settled
             source = local
         if not isinstance(source, (str, os.PathLike)):
             return _NOWHERE

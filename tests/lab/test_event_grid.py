@@ -248,7 +248,7 @@ def test_the_command_runs_the_grid_and_writes_the_report(
     assert text.startswith("# Events in long recordings\n")
     assert f"By `driftscore lab run {file}`." in text
     done = CliRunner().invoke(app, ["lab", "run", str(file), "--plan", *store])
-    assert "1 cells in 1 conditions, 1 clips to embed, about 4 s" in done.stderr
+    assert "1 cell in 1 condition, 1 clip to embed, about 4 s" in done.stderr
 
 
 def test_numbers_do_not_depend_on_the_order_of_what_was_found(made: Soundscape) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from driftscore.backbones import load_backbone
-from driftscore.cli.reporting import say
+from driftscore.cli.reporting import counted, say
 from driftscore.cli.soundscape import soundscape
 from driftscore.errors import UsageError
 from driftscore.files import output_folder
@@ -219,7 +219,8 @@ def _size(grid: Grid, facts: Facts, store: Store, *, workers: int, engine: str) 
     size = measure(grid, facts, clip_s=store.clip_costs())
     on = f"{workers} workers" if engine == "local" and workers > 1 else "one core"
     return (
-        f"{size.cells:,} cells in {size.conditions:,} conditions, {size.clips:,} clips to embed, "
+        f"{counted(size.cells, 'cell')} in {counted(size.conditions, 'condition')}, "
+        f"{counted(size.clips, 'clip')} to embed, "
         f"about {_duration(size.seconds / workers)} for all of it on {on}"
     )
 

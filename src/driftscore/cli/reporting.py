@@ -24,6 +24,11 @@ def say(text: str) -> None:
     print("\n".join(map(visible, text.split("\n"))), file=sys.stderr)
 
 
+def counted(number: int, what: str) -> str:
+    """Return a number of things in words: 1 event, 2,000 events."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def report_runtime(backbone: Backbone) -> None:
     """Report what a model runs in."""
     say(f"runtime: {backbone.runtime or f'{backbone.name} does not say what it runs in'}")

@@ -9,7 +9,7 @@ from driftscore.audit import AuditLog, EventAudit
 from driftscore.cli import options as take
 from driftscore.cli.groups import DetectionOptions, WatchOptions
 from driftscore.cli.products import ProductOptions, Products
-from driftscore.cli.reporting import Tally, say
+from driftscore.cli.reporting import Tally, counted, say
 from driftscore.cli.rows import EventRows
 from driftscore.detector import Detector
 from driftscore.errors import AuditError, DriftscoreError
@@ -153,9 +153,7 @@ class EventView:
             if settings.threshold is not None
             else f"{self._detector.false_alarms} false alarms per hour and label (by the {source})"
         )
-        found = (
-            f"{self._count} event{'' if self._count == 1 else 's'}" if self._count else "No events"
-        )
+        found = counted(self._count, "event") if self._count else "No events"
         say(f"{found} in {hours_text(self._seconds)} of audio, with {budget}")
         if not self._count and self._nearest is not None:
             near = self._nearest

@@ -109,7 +109,8 @@ def _looked_up(
 ) -> Iterator[tuple[_Block, bool]]:
     """Yield recordings with what the cache knows about them, and whether the next one is known.
 
-    Without a cache they come one by one. For the next one a list is looked up a block ahead;
+    Without a cache they come one by one. A list is looked up a block ahead while all of it is
+    known. Otherwise the next block is looked up when it is due: files may change meanwhile, and
     recordings that are still being found are not waited for.
     """
     if cache is None:
@@ -119,7 +120,8 @@ def _looked_up(
     rest = iter(recordings)
     block = _look_up(rest, cache)
     while block:
-        after = _look_up(rest, cache) if isinstance(recordings, Sequence) else []
+        quick = isinstance(recordings, Sequence) and all(map(_is_known, block))
+        after = _look_up(rest, cache) if quick else []
         yield block, bool(after) and _is_known(after[0])
         block = after or _look_up(rest, cache)
 
