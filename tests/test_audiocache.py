@@ -297,10 +297,9 @@ def test_known_recordings_come_in_blocks_that_know_whether_another_is_ready(
     # What comes after a block of an iterator is not known before it is asked for.
     assert not any(block.followed for block in one_by_one)
     for block, first in zip(blocks, (0, 4, 8), strict=True):
-        ends, rows = block.unpacked()
         same = expected[first : first + len(block)]
-        np.testing.assert_array_equal(rows, [one.embedding for one in same])
-        assert ends == [one.seconds for one in same]
+        np.testing.assert_array_equal(block.embeddings(), [one.embedding for one in same])
+        assert block.seconds == [one.seconds for one in same]
     for one, two in zip(expected, (one for block in blocks for one in block), strict=True):
         np.testing.assert_array_equal(one.rows, two.rows)
         np.testing.assert_array_equal(one.spans, two.spans)

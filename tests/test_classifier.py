@@ -350,7 +350,8 @@ def test_what_a_user_needs_is_exported() -> None:
     names = {
         "Audio", "Backbone", "ClassBank", "Classifier", "Detection", "Detector", "Embedded",
         "EmbeddedBlock", "Embedder", "Event", "Head", "PromptSettings", "Result", "ResultBlock",
-        "WatchList", "WatchedLabel", "__version__", "build_bank", "compile_head", "load_backbone", "pipeline",
+        "WatchList", "WatchedLabel", "__version__", "build_bank", "compile_head", "load_backbone",
+        "pipeline",
     }  # fmt: skip
     errors = {
         name

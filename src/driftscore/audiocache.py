@@ -238,13 +238,17 @@ def unpacked(entry: Packed) -> WindowEmbeddings:
     return spans, np.frombuffer(entry[1], _FLOAT).reshape(len(spans), -1)
 
 
-def recordings_unpacked(entries: Sequence[Packed]) -> tuple[list[float], Matrix]:
-    """Return the ends of recordings in seconds, and their embeddings, one row each."""
-    ends = [_times(spans).item(-1) for spans, _ in entries]
+def seconds_of(entry: Packed) -> float:
+    """Return the end of the last window of a recording."""
+    return float(_times(entry[0]).item(-1))
+
+
+def embeddings_of(entries: Sequence[Packed]) -> Matrix:
+    """Return the embeddings of recordings, one row each: the unit mean of its windows."""
     if all(len(spans) == _ONE_WINDOW for spans, _ in entries):  # the rows of all at once
         rows = np.frombuffer(b"".join([rows for _, rows in entries]), _FLOAT)
-        return ends, rows.reshape(len(entries), -1)
-    return ends, np.stack([unit_mean(unpacked(entry)[1]) for entry in entries])
+        return rows.reshape(len(entries), -1)
+    return np.stack([unit_mean(unpacked(entry)[1]) for entry in entries])
 
 
 def unchanged(recording: Recording, found: Found) -> bool:

@@ -41,6 +41,6 @@ def score_rows(head: Head, names: Sequence[str], rows: Matrix) -> Iterator[Resul
 
 
 def _scored(head: Head, block: EmbeddedBlock) -> ResultBlock:
-    ends, rows = block.unpacked()
+    rows = block.embeddings()
     scores = head.scores(rows) if len(rows) else np.zeros((0, len(head.labels)))
-    return ResultBlock(head.labels, block.sources, scores, ends, block.errors)
+    return ResultBlock(head.labels, block.sources, scores, block.seconds, block.errors)

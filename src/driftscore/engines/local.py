@@ -24,9 +24,10 @@ from driftscore.audiocache import (
     AudioCache,
     Found,
     WindowEmbeddings,
+    embeddings_of,
     is_local_file,
     packed,
-    recordings_unpacked,
+    seconds_of,
     unchanged,
     unpacked,
 )
@@ -152,8 +153,12 @@ class _KnownBlock(EmbeddedBlock):
         for source, entry in zip(self.sources, self._entries, strict=True):
             yield Embedded(source, *unpacked(entry))
 
-    def unpacked(self) -> tuple[list[float], Matrix]:
-        return recordings_unpacked(self._entries)
+    @property
+    def seconds(self) -> list[float]:
+        return [seconds_of(entry) for entry in self._entries]
+
+    def embeddings(self) -> Matrix:
+        return embeddings_of(self._entries)
 
 
 @dataclass(eq=False, slots=True)

@@ -77,11 +77,15 @@ class EmbeddedBlock:
     def __iter__(self) -> Iterator[Embedded]:
         return iter(self._recordings)
 
-    def unpacked(self) -> tuple[list[float], Matrix]:
-        """Return the ends of all recordings, and one row for each that has no error."""
-        ends = [one.seconds for one in self._recordings]
+    @property
+    def seconds(self) -> list[float]:
+        """The end of each recording: of its last window that is not silent."""
+        return [one.seconds for one in self._recordings]
+
+    def embeddings(self) -> Matrix:
+        """Return one row for each recording that has no error."""
         rows = [one.embedding for one in self._recordings if not one.error]
-        return ends, np.stack(rows) if rows else np.zeros((0, 0), np.float32)
+        return np.stack(rows) if rows else np.zeros((0, 0), np.float32)
 
 
 def failed(source: str, error: str, *, dim: int) -> Embedded:
