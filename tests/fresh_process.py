@@ -7,9 +7,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 _DRIVER = """
 import json, os, runpy, shlex, sys, traceback
@@ -26,9 +27,15 @@ def run(kind, text):
         return
     text, _, file = text.partition(" > ")
     if file:
-        with open(file.strip(), "w") as out, redirect_stdout(out):
+        with open(os.path.expanduser(file.strip()), "w") as out, redirect_stdout(out):
             return run(kind, text)
     words = shlex.split(text)
+    if words[:2] == ["python", "-c"]:
+        return run("python", words[2])
+    if words[:2] == ["mkdir", "-p"]:
+        for folder in words[2:]:
+            os.makedirs(os.path.expanduser(folder), exist_ok=True)
+        return
     if words[:2] == ["python", "-m"]:
         words = words[2:]
     sys.argv = words
@@ -58,9 +65,14 @@ class Done:
 
 
 def run_steps(
-    steps: Sequence[tuple[str, str]], *, cwd: Path, paths: Sequence[Path], cache: Path
+    steps: Sequence[tuple[str, str]],
+    *,
+    cwd: Path,
+    paths: Sequence[Path],
+    cache: Path,
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Done]:
-    """Run steps in order, all in one new process.
+    """Run steps in order, all in one new process, with further settings of the environment.
 
     A step is ("command", line), ("python", program), or ("folder", path) to go to.
     """
@@ -73,7 +85,7 @@ def run_steps(
         [sys.executable, "-c", _DRIVER],
         input=json.dumps(list(steps)),
         cwd=cwd,
-        env=os.environ | changes,
+        env={**os.environ, **changes, **settings},
         capture_output=True,
         text=True,
         check=False,

@@ -17,7 +17,16 @@ from driftscore.cli import audit, data, lab, listen
 from driftscore.cli.app import app
 
 from .conftest import PROJECT
-from .examples import DOCUMENTS, ELSEWHERE, NOT_RUN, STAND_INS, Example, examples, write_recordings
+from .examples import (
+    DOCUMENTS,
+    ELSEWHERE,
+    NOT_RUN,
+    STAND_INS,
+    Example,
+    examples,
+    write_models,
+    write_recordings,
+)
 from .fresh_process import Done, run_steps
 
 EXAMPLES = [example for path in DOCUMENTS for example in examples(path)]
@@ -26,6 +35,11 @@ RUN = [e for e in EXAMPLES if e.kind in ("command", "python") and e.reason is No
 GROUPS = {"lab": lab.app, "data": data.app, "audit": audit.app, "listen": listen.app}
 PRELUDE = "import numpy as np\nsamples = np.random.default_rng(0).standard_normal(44_100)\n"
 """What a Python block may use without making it: its samples are the reader's own."""
+BUCKET = """
+import fsspec
+fsspec.filesystem("memory").put("night.flac", "/bucket/night/night.flac")
+"""
+"""Puts a recording where the stand-in for object storage has it."""
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +47,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> list[Done]:
     """Run all examples in one process, each document in a folder of its own."""
     home = tmp_path_factory.mktemp("documents")
     write_recordings(home / "recordings")
+    write_models(home / "hub")
     steps: list[tuple[str, str]] = []
     for document in dict.fromkeys(example.document for example in RUN):
         folder = shutil.copytree(home / "recordings", home / document.replace("/", "_"))
@@ -40,16 +55,20 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> list[Done]:
             if example.document == document and example.kind == "file":
                 name, _, text = example.text.partition("\n")
                 (folder / name.removeprefix("# ")).write_text(text, encoding="utf-8")
-        steps.append(("folder", str(folder)))
+        steps += [("folder", str(folder)), ("python", BUCKET)]
         steps += [step(example) for example in RUN if example.document == document]
-    found = run_steps(steps, cwd=home, paths=(PROJECT / "src",), cache=home / "cache")
-    return [one for (kind, _), one in zip(steps, found, strict=True) if kind != "folder"]
+    settings = {"HOME": str(home), "HF_HUB_CACHE": str(home / "hub"), "HF_HUB_OFFLINE": "1"}
+    found = run_steps(
+        steps, cwd=home, paths=(PROJECT / "src",), cache=home / "cache", settings=settings
+    )
+    setup = [kind == "folder" or text == BUCKET for kind, text in steps]
+    return [one for one, is_setup in zip(found, setup, strict=True) if not is_setup]
 
 
 def step(example: Example) -> tuple[str, str]:
     text = example.text
-    for model, other in STAND_INS.items():
-        text = text.replace(model, other)
+    for pattern, other in STAND_INS.items():
+        text = re.sub(pattern, other, text)
     return example.kind, (PRELUDE + text if example.kind == "python" else text)
 
 
