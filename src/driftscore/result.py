@@ -33,6 +33,10 @@ class Result:
         order = np.argsort(-self.scores, kind="stable")
         return [(self.labels[c], float(self.scores[c])) for c in order]
 
+    def best_two(self) -> Sequence[tuple[str, float]]:
+        """Return the first two of the ranking."""
+        return self.ranking[:2]
+
     @property
     def label(self) -> str:
         """The best label; empty if none fits."""
@@ -46,7 +50,7 @@ class Result:
     @property
     def margin(self) -> float:
         """How far the best label is ahead of the runner-up; infinite if there is none."""
-        best = self.ranking[:2]
+        best = self.best_two()
         return best[0][1] - best[1][1] if len(best) > 1 else math.inf
 
     def above(self, threshold: float) -> list[str]:
