@@ -8,7 +8,7 @@ import numpy as np
 from driftscore.embedder import EmbeddedBlock
 from driftscore.head import Head
 from driftscore.result import ResultBlock
-from driftscore.vectors import Matrix
+from driftscore.vectors import Matrix, Scores
 
 _BLOCK = 2048
 
@@ -16,19 +16,22 @@ _BLOCK = 2048
 def score_blocks(head: Head, blocks: Iterable[EmbeddedBlock]) -> Iterator[ResultBlock]:
     """Yield the results of blocks of recordings.
 
-    If the next block is ready already, a thread scores this one while that one is fetched.
+    If the next block is ready already, a thread scores this one while that one is fetched. It is
+    given the product only: two threads of Python would wait for each other.
     """
     with ThreadPoolExecutor(1, "driftscore-scorer") as scorer:
-        before: Future[ResultBlock] | None = None
+        before: tuple[EmbeddedBlock, Future[Scores]] | None = None
         for block in blocks:
-            ahead = scorer.submit(_scored, head, block) if block.followed else None
+            rows = block.embeddings()
+            ahead = (block, scorer.submit(head.scores, rows)) if block.followed else None
             if before is not None:
-                yield before.result()
+                yield _results(head, before[0], before[1].result())
             if ahead is None:
-                yield _scored(head, block)
+                scores = head.scores(rows) if len(rows) else np.zeros((0, len(head.labels)))
+                yield _results(head, block, scores)
             before = ahead
         if before is not None:
-            yield before.result()
+            yield _results(head, before[0], before[1].result())
 
 
 def score_rows(head: Head, names: Sequence[str], rows: Matrix) -> Iterator[ResultBlock]:
@@ -40,7 +43,5 @@ def score_rows(head: Head, names: Sequence[str], rows: Matrix) -> Iterator[Resul
         yield ResultBlock(head.labels, names[part], scores, [0.0] * size, [""] * size)
 
 
-def _scored(head: Head, block: EmbeddedBlock) -> ResultBlock:
-    rows = block.embeddings()
-    scores = head.scores(rows) if len(rows) else np.zeros((0, len(head.labels)))
+def _results(head: Head, block: EmbeddedBlock, scores: Scores) -> ResultBlock:
     return ResultBlock(head.labels, block.sources, scores, block.seconds, block.errors)

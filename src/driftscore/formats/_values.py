@@ -87,7 +87,12 @@ def write_csv(rows: Iterable[OutputRow], out: IO[str], columns: Sequence[str]) -
         if number == 0:
             writer.writerow([cell(key) for key in row])
             header = ()
-        cells = [f"{v:.6f}" if v.__class__ is float else cell(v) for v in row.values()]
+        cells = [  # `cell` of each; it is called for what is not as most values are
+            f"{v:.6f}" if v.__class__ is float
+            else v if v.__class__ is str and v[:1] not in _FORMULA and "\r" not in v
+            else cell(v)
+            for v in row.values()
+        ]  # fmt: skip
         line = ",".join(cells)
         if not line or '"' in line or "\n" in line or line.count(",") != len(cells) - 1:
             writer.writerow(cells)
