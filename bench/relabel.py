@@ -88,7 +88,8 @@ def _make_archive(home: Path, clips: int) -> _Archive:
     EmbeddingFile(
         files=tuple(files), audio_rows=rows, name=model.name, fingerprint=model.fingerprint
     ).save(npz)
-    os.sync()  # an archive is on the disk, and not still being written
+    if hasattr(os, "sync"):  # an archive is on the disk, and not still being written
+        os.sync()
     return _Archive(home, cache, npz, clips)
 
 

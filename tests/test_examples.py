@@ -57,7 +57,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> list[Done]:
                 (folder / name.removeprefix("# ")).write_text(text, encoding="utf-8")
         steps += [("folder", str(folder)), ("python", BUCKET)]
         steps += [step(example) for example in RUN if example.document == document]
-    settings = {"HOME": str(home), "HF_HUB_CACHE": str(home / "hub"), "HF_HUB_OFFLINE": "1"}
+    homes = {"HOME": str(home), "USERPROFILE": str(home)}  # the second is Windows'
+    settings = {**homes, "HF_HUB_CACHE": str(home / "hub"), "HF_HUB_OFFLINE": "1"}
     found = run_steps(
         steps, cwd=home, paths=(PROJECT / "src",), cache=home / "cache", settings=settings
     )
