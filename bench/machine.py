@@ -15,7 +15,6 @@ _PACKAGES = (
     "numpy",
     "onnxruntime",
     "ai-edge-litert",
-    "openvino",
     "torch",
     "transformers",
     "scikit-learn",

@@ -20,16 +20,11 @@ import numpy as np
 import soundfile
 
 from bench.figures import Figure, NotHereError, ratio, scaled
-from driftscore.audio import Audio, read
+from driftscore.audio.recordings import Audio, read
 from driftscore.lab.mixing.loudness import LoudnessMeter
 from driftscore.lab.mixing.record import mix
 from driftscore.lab.mixing.sounds import Excerpt, Sound
-from driftscore.lab.mixing.soundscape import (
-    REF_DB,
-    SOUNDSCAPE_S,
-    SoundscapeSettings,
-    draw_soundscape,
-)
+from driftscore.lab.mixing.soundscape import REF_DB, SOUNDSCAPE_S, draw_soundscape
 
 THREADS = 1
 RATE, SNR_DB, BAR = 44_100, 6.0, 5
@@ -136,7 +131,7 @@ def _mix(case: Case, sounds: Mapping[str, Audio], meter: LoudnessMeter) -> Audio
     record = draw_soundscape(
         [event],
         Excerpt(background, int(case["background_time"] * RATE), int(SOUNDSCAPE_S * RATE)),
-        SoundscapeSettings(placement=(case["event_time"],)),
+        times=[case["event_time"]],
         snr_db=SNR_DB,
         meter=meter,
         rng=np.random.default_rng(0),

@@ -13,8 +13,8 @@ import soundfile
 
 from bench.figures import Figure, in_turns, scaled
 from driftscore import Backbone, Head, build_bank, compile_head, load_backbone
-from driftscore.audio import read
-from driftscore.settings import PromptSettings
+from driftscore.audio.recordings import read
+from driftscore.text.presets import PromptSettings
 
 THREADS = 1
 LABELS, SECONDS, RATE = 50, 10, 44_100

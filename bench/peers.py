@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from bench.figures import Figure, NotHereError, Spread, in_turns, ratio
 from driftscore import load_backbone
-from driftscore.audio import Samples, read
+from driftscore.audio.recordings import Samples, read
 
 THREADS = 1
 CLIPS, SECONDS, RATE = 12, 10, 44_100

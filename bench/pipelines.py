@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -145,7 +144,7 @@ def _prepare(shape: str, folder: Path, *, clips: int) -> _Contest:
     export(name)
     files, arrays = _write_clips(folder, clips)
     theirs = transformers.pipeline("zero-shot-audio-classification", model=name)
-    runtimes = ["onnx", *(["openvino"] if find_spec("openvino") else [])]
+    runtimes = ["onnx"]
     models = {runtime: load_backbone(name, runtime=runtime) for runtime in runtimes}
     for model in models.values():
         model.embed_audio([Audio(arrays[0], RATE)])

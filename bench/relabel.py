@@ -20,9 +20,9 @@ import numpy as np
 from bench.figures import Figure, Spread
 from bench.shell import Ran, driftscore
 from driftscore import Backbone, load_backbone
-from driftscore.audiocache import AudioCache, packed
-from driftscore.embeddings import EmbeddingFile
-from driftscore.vectors import Matrix, unit
+from driftscore.backbones.stored import EmbeddingFile
+from driftscore.backbones.vectors import Matrix, unit
+from driftscore.engines.audio_cache import AudioCache, packed
 
 CLIPS, LABELS, BAR_S, MOST_MB = 100_000, 200, 3, 1500
 _BLOCK = 5_000
@@ -129,7 +129,7 @@ def _fill(folder: Path, cache: Path, clips: int, model: Backbone) -> list[str]:
     for rows in _rows(clips, model.dim):
         paths, digests = _write_files(folder, len(files), len(rows))
         store.put(
-            found._replace(digest=digest, entry=packed(spans, row[None]))
+            found._replace(digest=digest, windows=packed(spans, row[None]))
             for found, digest, row in zip(store.look_up(paths), digests, rows, strict=True)
         )
         files += paths

@@ -8,8 +8,8 @@ import numpy as np
 
 from bench.figures import Figure, in_turns, ratio, scaled
 from driftscore import build_bank, compile_head, load_backbone
-from driftscore.settings import PromptSettings
-from driftscore.vectors import unit
+from driftscore.backbones.vectors import unit
+from driftscore.text.presets import PromptSettings
 
 THREADS = 1
 CLIPS, LABELS, DIM = 10_000, 200, 512

@@ -21,14 +21,13 @@ from pathlib import Path
 import numpy as np
 
 from driftscore import Classifier, Embedder
-from driftscore.audio import Samples, read
-from driftscore.audit import AuditLog
+from driftscore.audio.recordings import Samples, read
+from driftscore.decisions import DecisionStore
+from driftscore.events.watchlist import WatchList
 from driftscore.live.blocks import AudioBlock
-from driftscore.live.clips import ClipSettings, EventClips
+from driftscore.live.clips import EventClips
 from driftscore.live.listener import Listener, ListenSettings
 from driftscore.live.outputs.jsonl import JsonLines
-from driftscore.live.store import SqliteEvents
-from driftscore.watchlist import WatchList
 
 RATE, SAMPLE_S, BLOCK_S = 32_000, 5.0, 0.1
 LABELS = ("siren", "alarm clock", "church bell", "dog bark", "glass breaking")
@@ -108,14 +107,13 @@ def soak(home: Path, minutes: float, speed: float, count: int, *, waits: bool) -
     samples = scene()
     gc.collect()
     before = threading.active_count(), descriptors()
-    store = SqliteEvents(home / "events.db")
+    store = DecisionStore(home / "events.db")
     file = open(home / "events.jsonl", "w", encoding="utf-8")  # noqa: SIM115 (it is owned)
     lines = JsonLines(file, rejected=True, owned=True)
-    log = AuditLog(home / "audit")
     settings = ListenSettings(
-        clips=EventClips(str(home / "clips"), ClipSettings(keep_days=0.01)),
+        clips=EventClips(str(home / "clips"), keep_days=0.01),
         privacy=True,
-        audit=log,
+        audit=store,
     )
     sources = {f"loop{n}": Loop(samples, speed, waits=waits) for n in range(count)}
     listener = Listener(
@@ -129,7 +127,6 @@ def soak(home: Path, minutes: float, speed: float, count: int, *, waits: bool) -
             rows.append((now, memory_mb(), threading.active_count(), descriptors()))
         views = listener.views()
         events = store.newest() and len(store.events(limit=10**9))
-    log.close()
     gc.collect()
     after = threading.active_count(), descriptors()
     audio_s, wall_s = sum(view.seconds for view in views), time.monotonic() - started

@@ -15,27 +15,33 @@ import soundfile
 from bench.figures import Figure, Spread
 from bench.soak import LABELS, RATE, scene
 from driftscore import Classifier, Event
+from driftscore.decisions.records import LiveReport, StoredEvent
+from driftscore.decisions.store import DecisionStore
+from driftscore.events.watchlist import WatchList
 from driftscore.live.listener import Listener
-from driftscore.live.records import EventRecord
 from driftscore.live.sources import PlayedFile
-from driftscore.live.store import SqliteEvents
-from driftscore.watchlist import WatchList
 
 SECONDS, QUICK_SECONDS, SPEED = 600.0, 60.0, 20.0
 
 
-class KeptEvents(SqliteEvents):
+class KeptEvents(DecisionStore):
     """A store that also keeps the reported events as they came."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.reported: list[Event] = []
+        self.reported: list[StoredEvent] = []
 
-    def event(self, record: EventRecord) -> None:
+    def send(self, report: LiveReport) -> None:
         """Keep an event."""
-        super().event(record)
-        if not record.event.rejected:
-            self.reported.append(record.event)
+        super().send(report)
+        if isinstance(report, StoredEvent) and not report.rejected:
+            self.reported.append(report)
+
+
+def facts(event: Event | StoredEvent, first: Event | StoredEvent) -> tuple[object, ...]:
+    """Return an event with its times since the first one, to the millisecond."""
+    times = (round(time_s - first.start_s, 3) for time_s in (event.start_s, event.end_s))
+    return (event.label, *times, event.score)
 
 
 def measure(*, quick: bool) -> list[Figure]:
@@ -55,16 +61,18 @@ def measure(*, quick: bool) -> list[Figure]:
             listener.wait()
             took = time.monotonic() - begun
             dropped = listener.views()[0].dropped_s
-    found = sorted(store.reported, key=lambda event: (event.start_s, event.end_s, event.label))
-    missing = [event for event in expected if event not in found]
-    extra = [event for event in found if event not in expected]
+    live = sorted(store.reported, key=lambda event: (event.start_s, event.end_s, event.label))
+    of_file = [facts(event, expected[0]) for event in expected]
+    found = [facts(event, live[0]) for event in live]
+    missing = [event for event in of_file if event not in found]
+    extra = [event for event in found if event not in of_file]
     return [
         Figure(
             f"events of {seconds / 60:g} minutes at {SPEED:g} times speed that differ",
             Spread.of([float(len(missing) + len(extra))]),
             "events",
             bar="the events of classify on the file",
-            met=found == expected,
+            met=found == of_file,
             note=f"{len(expected)} events of the file, {len(missing)} missing and {len(extra)} "
             f"more of the listener; {seconds / took:.1f} times real time; {dropped:g} s dropped",
         )

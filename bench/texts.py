@@ -9,7 +9,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +17,8 @@ from bench.checkpoints import LABELS, write_checkpoint
 from bench.figures import Figure, Spread, in_turns, ratio, scaled
 from driftscore import Backbone, Classifier, build_bank, load_backbone
 from driftscore.backbones.clap.export import export
-from driftscore.textcache import TextCache
-from driftscore.vectors import Matrix
+from driftscore.backbones.vectors import Matrix
+from driftscore.text.cache import TextCache
 
 SHAPE, BAR = "clap-htsat-unfused", 3
 
@@ -30,7 +29,7 @@ def measure(*, quick: bool) -> list[Figure]:
         os.environ["DRIFTSCORE_CACHE"] = str(Path(folder) / "cache")
         name = str(write_checkpoint(SHAPE, Path(folder) / "model"))
         export(name)
-        runtimes = ["torch", "onnx", *(["openvino"] if find_spec("openvino") else [])]
+        runtimes = ["torch", "onnx"]
         models = {runtime: load_backbone(name, runtime=runtime) for runtime in runtimes}
         sample, turns = (64, 1) if quick else (512, 3)
         figures = _sample_figures(name, models, sample=sample, turns=turns)

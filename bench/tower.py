@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +60,13 @@ def _load(shape: str, folder: Path) -> _Towers:
     name = str(write_checkpoint(shape, folder / "model"))
     export(name)
     small = export(name, folder / "int8", int8=True)
-    runtimes = ["onnx", *(["openvino"] if find_spec("openvino") else [])]
+    runtimes = ["onnx"]
     return _Towers(
         shape,
         load_backbone(name, runtime="torch"),
         {runtime: load_backbone(name, runtime=runtime) for runtime in runtimes},
         load_backbone(small.home, runtime="onnx"),
-        dict(small.agreement),
+        dict(small.manifest.agreement),
     )
 
 

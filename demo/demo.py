@@ -7,6 +7,7 @@ the first clips of every class, in the order of the manifest, each in one noise 
 
 import argparse
 import re
+import sys
 import time
 from pathlib import Path
 
@@ -25,21 +26,21 @@ from driftscore import (
     compile_head,
     load_backbone,
 )
+from driftscore.backbones.vectors import Matrix, Vector
 from driftscore.errors import UsageError
+from driftscore.lab.conditions import generator
 from driftscore.lab.corpora.about import Clip
 from driftscore.lab.corpora.datasets import find_dataset
-from driftscore.lab.corpora.loading import load
+from driftscore.lab.corpora.folders import load
 from driftscore.lab.corpora.noises import find_noise
 from driftscore.lab.metrics import accuracy, accuracy_difference
 from driftscore.lab.mixing.loudness import LoudnessMeter
 from driftscore.lab.mixing.mixings import find_mixing
 from driftscore.lab.mixing.record import mix
 from driftscore.lab.mixing.sounds import Excerpt, Sound
-from driftscore.lab.seeds import generator
-from driftscore.progress import progress_bar
-from driftscore.result import Result
-from driftscore.textcache import TextCache
-from driftscore.vectors import Matrix, Vector
+from driftscore.scoring.head import Result
+from driftscore.system.progress import progress_bar
+from driftscore.text.cache import TextCache
 
 HERE = Path(__file__).resolve().parent
 SOUNDS = {
@@ -139,7 +140,8 @@ def real_table(model: Backbone, per_class: int) -> Table:
 
 def real_clips(per_class: int) -> tuple[list[str], list[Clip]]:
     """Return the labels of the shared recordings, and the first clips of each."""
-    events = find_dataset("shared_events")
+    sys.path.append(str(HERE.parent))  # where `training` is
+    events = find_dataset("training.corpora:shared_events")
     labels, every = list(events.labels()), events.clips()
     of_class = [[clip for clip in every if clip.labels == (label,)] for label in labels]
     return labels, [clip for few in of_class for clip in few[:per_class]]
@@ -149,7 +151,9 @@ def embed_in_noise(clip: Clip, model: Backbone, snr_db: float | None) -> Vector:
     """Return the embedding of a clip in recorded noise, the same noise at every SNR."""
     event = sound(clip.path, model.rate)
     rng = generator("demo", clip.id)
-    noise = find_noise("recorded").sample(event.audio.seconds, model.rate, rng, avoid=clip.labels)
+    noise = find_noise("training.corpora:recorded").sample(
+        event.audio.seconds, model.rate, rng, avoid=clip.labels
+    )
     return embed(in_noise(event, noise, snr_db), model)
 
 

@@ -2,62 +2,43 @@
 
 import re
 
-import typer
-from typer.core import TyperArgument, TyperCommand, TyperGroup
+import click
 
-from driftscore.cli import audit, data, lab, listen
-from driftscore.cli.app import app
+from driftscore.cli.app import Command, all_commands
 
-_APPS = {"lab": lab.app, "data": data.app, "listen": listen.app, "audit": audit.app}
-"""Commands that are apps of their own, which are loaded when they are used."""
 _DEFAULT = re.compile(r"  \[(?:default: )?(.*)\]$")
 
 
 def command_pages() -> tuple[str, dict[str, str]]:
     """Return the table of all commands, and the page of each by its name."""
-    commands: dict[str, TyperCommand] = getattr(typer.main.get_command(app), "commands", {})
     rows, pages = ["| command | what it does |", "| --- | --- |"], {}
-    for name, listed in sorted(commands.items()):
-        command = typer.main.get_command(_APPS[name]) if name in _APPS else listed
-        pages[name] = f"# driftscore {name}\n\n" + describe(command, f"driftscore {name}", listed)
-        rows.append(f"| [`{name}`]({name}.md) | {first_line(listed)} |")
+    for name, command in sorted(all_commands().items()):
+        pages[name] = f"# driftscore {name}\n\n" + describe(command, f"driftscore {name}")
+        summary = cell((command.help or "").strip().partition("\n")[0])
+        rows.append(f"| [`{name}`]({name}.md) | {summary} |")
     return "\n".join(rows), pages
 
 
-def first_line(command: TyperCommand | TyperGroup) -> str:
-    """Return the first line of the help of a command."""
-    return cell((command.help or "").strip().partition("\n")[0])
-
-
-def describe(command: TyperCommand | TyperGroup, name: str, listed: TyperCommand) -> str:
+def describe(command: click.Command, name: str) -> str:
     """Return the description of a command, or of a group with its commands."""
-    text = f"{(command.help or listed.help or '').strip()}\n\n"
-    if isinstance(command, TyperGroup):
-        for inner, found in command.commands.items():
-            text += f"## {name} {inner}\n\n" + describe(found, f"{name} {inner}", found)
+    text = f"{(command.help or '').strip()}\n\n"
+    context = click.Context(command, info_name=name, **command.context_settings)
+    options = [one for one in command.params if isinstance(one, click.Option)]
+    if isinstance(command, click.Group):
+        text += table("option", [one.get_help_record(context) for one in options])
+        for inner, one in command.commands.items():
+            text += f"## {name} {inner}\n\n" + describe(one, f"{name} {inner}")
         return text
-    context = typer.Context(command, info_name=name)
-    arguments = [one for one in command.params if isinstance(one, TyperArgument)]
-    text += f"```text\n{' '.join([name, '[OPTIONS]', *map(usage, arguments)])}\n```\n\n"
-    text += table("argument", [(shown(one), one.get_help_record(context)) for one in arguments])
-    options = [one for one in command.params if not isinstance(one, TyperArgument)]
-    return text + table("option", [("", one.get_help_record(context)) for one in options])
+    usage = " ".join([name, *command.collect_usage_pieces(context)])
+    text += f"```text\n{usage}\n```\n\n"
+    if isinstance(command, Command) and command.examples:
+        text += "```console\n" + "".join(f"$ {line}\n" for line in command.examples) + "```\n\n"
+    return text + table("option", [one.get_help_record(context) for one in options])
 
 
-def shown(argument: TyperArgument) -> str:
-    """Return the name of an argument."""
-    return re.sub(r"\W", "", argument.metavar or argument.name or "").upper()
-
-
-def usage(argument: TyperArgument) -> str:
-    """Return an argument as the line of usage shows it: required or not, one or more."""
-    name = shown(argument) if argument.required else f"[{shown(argument)}]"
-    return f"{name}..." if argument.nargs == -1 else name
-
-
-def table(title: str, records: list[tuple[str, tuple[str, str] | None]]) -> str:
+def table(title: str, records: list[tuple[str, str] | None]) -> str:
     """Return the table of parameters from what the help shows; hidden ones have no record."""
-    rows = [row_of(name or record[0], record[1]) for name, record in records if record]
+    rows = [row_of(*record) for record in records if record]
     if not rows:
         return ""
     return "\n".join([f"| {title} | meaning | default |", "| --- | --- | --- |", *rows, "\n"])

@@ -10,7 +10,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from driftscore.noise import synthetic
+from driftscore.audio.noise import synthetic
 
 PROJECT = Path(__file__).resolve().parent.parent
 DEMO = PROJECT / "demo" / "sounds"

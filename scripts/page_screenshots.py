@@ -15,6 +15,7 @@ TARGET = PROJECT / "docs" / "page"
 PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True}
 sys.path.insert(0, str(PROJECT))
 
+from driftscore.decisions.records import Present  # noqa: E402
 from driftscore.service.settings import ServiceSettings  # noqa: E402
 from tests.page.conftest import CHROMIUM_ARGUMENTS, running  # noqa: E402
 from tests.page.day_store import DayStore  # noqa: E402
@@ -69,7 +70,7 @@ def main() -> None:
     TARGET.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as play:
         store = DayStore(Path(folder) / "events.db")
-        store.active("street", {"car horn"})
+        store.send(Present("street", {"car horn"}))
         program = shutil.which("chromium")
         browser = play.chromium.launch(executable_path=program, args=list(CHROMIUM_ARGUMENTS))
         with running(ServiceSettings(event_store=store)) as url:

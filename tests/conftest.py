@@ -1,7 +1,9 @@
 """No test touches the network, the real cache or the working directory of who runs it."""
 
 import hashlib
+import io
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,21 +18,58 @@ import numpy as np
 import pytest
 import soundfile
 
-from driftscore import Audio, Backbone, ClassBank, build_bank, load_backbone, registry
-from driftscore.audio import Recording, Samples, Window, sounding_windows
+from driftscore import Audio, Backbone, ClassBank, build_bank, load_backbone
+from driftscore.audio.recordings import Recording, Samples, Window, sounding_windows
 from driftscore.backbones import Features
-from driftscore.calibration import Calibration
-from driftscore.rules import Needs, find_rule
-from driftscore.vectors import Matrix, Vector, unit, unit_mean
+from driftscore.backbones.vectors import Matrix, Vector, unit, unit_mean
+from driftscore.scoring.calibration import Calibration
+from driftscore.scoring.rules import Needs, find_rule
+from driftscore.system import plugins as registry
 
 PROJECT = Path(__file__).resolve().parent.parent
 LABELS = ("dog bark", "Sea_Waves", "siren")
 Run = Callable[..., tuple[int, str, str]]
 """The fixture `run`: arguments of the command -> exit status, stdout, stderr."""
+Speak = Callable[..., tuple[int, str, str]]
+"""The fixture `speak`: an encoding, arguments of the command -> exit status, stdout, stderr."""
 Install = Callable[[str, str, str], None]
 """The fixture `install`: a module's name, its source, the text of its entry_points.txt."""
 WriteWav = Callable[..., str]
 """The fixture `wav`: name, seconds and seed of a clip -> the path of its file."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of one file in one process, so that what they start is started once."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.relative_to(PROJECT).as_posix()))
+
+
+_not_run = 0
+"""Slow tests that were left out: `make test` says so at its end."""
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    global _not_run
+    _not_run += sum(item.get_closest_marker("slow") is not None for item in items)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output["slow tests not run"] = _not_run
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Take the count from a worker of pytest-xdist; each of them has collected all tests."""
+    global _not_run
+    _not_run = max(_not_run, getattr(node, "workeroutput", {}).get("slow tests not run", 0))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _not_run:
+        terminalreporter.write_line(f"{_not_run} slow tests were not run: make test-slow")
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +107,11 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(20261115)
 
 
+def restore_sigint() -> None:
+    """Let a child process be interrupted also where the suite ignores it: `nohup make test &`."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def noise_clip(seconds: float, rate: int = 16_000, seed: int = 0) -> Audio:
     """Return a clip of coloured noise whose spectrum depends on the seed."""
     rng = np.random.default_rng(seed)
@@ -85,7 +129,7 @@ def changing_noise(*seeds: int) -> Audio:
 def embed_windows(recording: Recording, backbone: Backbone) -> Iterator[tuple[Window, Vector]]:
     """Yield each window of a recording with its embedding, one after another: the reference."""
     for window in sounding_windows(recording, rate=backbone.rate, seconds=backbone.seconds):
-        yield window, backbone.embed_audio([window.audio])[0]
+        yield window, backbone.embed_audio([Audio(window.samples, backbone.rate)])[0]
 
 
 def embed_recording(recording: Recording, backbone: Backbone) -> Vector:
@@ -213,6 +257,29 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
             main()
         out, err = capsys.readouterr()
         assert "Traceback" not in err
+        return int(stop.value.code or 0), out, err
+
+    return call
+
+
+@pytest.fixture
+def speak(monkeypatch: pytest.MonkeyPatch) -> Speak:
+    """Return a function that runs the command with streams of an encoding."""
+    from driftscore.cli.app import main
+
+    monkeypatch.setenv("COLUMNS", "400")
+
+    def call(encoding: str, *arguments: object) -> tuple[int, str, str]:
+        streams = [io.BytesIO(), io.BytesIO()]
+        for stream, name in zip(streams, ("stdout", "stderr"), strict=True):
+            text = io.TextIOWrapper(stream, encoding=encoding, errors="strict", write_through=True)
+            monkeypatch.setattr(sys, name, text)
+        monkeypatch.setattr(sys, "argv", ["driftscore", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        out, err = (stream.getvalue().decode(encoding) for stream in streams)
+        assert "Traceback" not in err
+        assert "unexpected" not in err
         return int(stop.value.code or 0), out, err
 
     return call

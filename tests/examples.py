@@ -34,9 +34,11 @@ NOT_RUN = {
     r"\bmic\b": "needs a microphone; tests/live runs other sources",
     r"^driftscore serve": "ends with Ctrl-C only; tests/service starts it",
     r"^driftscore data (get|check)": "downloads a corpus; tests/lab/test_download.py",
-    r"^driftscore lab run (?!.*\.toml)(?!.*--plan)": "takes hours, and needs recordings and models",
+    r"^driftscore lab run (?!.*\.toml)(?!.*--plan)|^driftscore lab run training/": (
+        "takes hours, and needs recordings and models"
+    ),
     r"^driftscore lab (report|export) (?!.*--store results)": "needs rows; tests/lab runs it",
-    r"^driftscore lab soundscape": "needs ../shared; tests/lab makes soundscapes",
+    r"^driftscore lab soundscape": "takes minutes; tests/lab makes soundscapes",
     r"^driftscore review .*(?<!--answers answers.txt)$": "asks on a terminal; tests/test_review.py",
     r"^(pip (download|install|uninstall)|sudo apt|python3 -m venv|openssl|export )": (
         "sets up a machine"

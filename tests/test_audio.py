@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driftscore import Audio, AudioError, Backbone, Embedder, UsageError
-from driftscore.audio import Recording, expand, read, sounding_windows, windows
+from driftscore.audio.recordings import Recording, expand, read, sounding_windows, windows
 
 from .conftest import WriteWav, noise_clip
 
@@ -93,7 +93,7 @@ def test_windows_are_the_models_length_half_overlapping_and_the_last_right_align
     starts = reference_starts(total, 2 * half)
     assert [round(window.start_s * 1000) for window in found] == starts
     for start, window in zip(starts, found, strict=True):
-        np.testing.assert_array_equal(window.audio.samples, samples[start : start + 2 * half])
+        np.testing.assert_array_equal(window.samples, samples[start : start + 2 * half])
         assert window.end_s == pytest.approx(min(start + 2 * half, total) / 1000)
 
 
@@ -101,9 +101,9 @@ def test_windows_of_a_file_do_not_depend_on_the_size_of_the_blocks(
     wav: WriteWav, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = wav(seconds=23.3)
-    first = [w.audio.samples for w in windows(path, rate=24_000, seconds=5)]
-    monkeypatch.setattr("driftscore.decoding.BLOCK_SECONDS", 1)
-    second = [w.audio.samples for w in windows(path, rate=24_000, seconds=5)]
+    first = [w.samples for w in windows(path, rate=24_000, seconds=5)]
+    monkeypatch.setattr("driftscore.audio.decoding.BLOCK_SECONDS", 1)
+    second = [w.samples for w in windows(path, rate=24_000, seconds=5)]
     assert len(first) == len(second)
     for one, two in zip(first, second, strict=True):
         np.testing.assert_array_equal(one, two)

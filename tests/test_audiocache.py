@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from driftscore import Audio, Backbone, Classifier, Embedded, Embedder, Head, load_backbone
-from driftscore.audio import Recording, Window
-from driftscore.audiocache import AudioCache
+from driftscore.audio.recordings import Recording, Window
+from driftscore.backbones.vectors import Scores
 from driftscore.engines import local
-from driftscore.vectors import Scores
+from driftscore.engines.audio_cache import AudioCache
 
 from .conftest import LABELS, Counting, WriteWav, noise_clip
 
@@ -45,7 +45,10 @@ def embed_cached(
 
 
 def forbid_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("driftscore.engines.local.sounding_windows", "driftscore.audiocache._digest"):
+    for name in (
+        "driftscore.engines.local.sounding_windows",
+        "driftscore.engines.audio_cache._digest",
+    ):
         monkeypatch.setattr(name, lambda *_, **__: pytest.fail("the audio was read"))
 
 
@@ -227,9 +230,9 @@ def test_long_recordings_are_not_all_fetched_at_once(
     files = [wav(f"{i}.wav", seconds=4.0, seed=i) for i in range(12)]
     settle(*files)
     expected, _ = embed_cached(files, counting)
-    monkeypatch.setattr("driftscore.audiocache._MOST_BYTES", 5 * 3 * 64 * 4)  # five of them
+    monkeypatch.setattr("driftscore.engines.audio_cache._MAX_BYTES", 5 * 3 * 64 * 4)  # five of them
     cache = AudioCache(counting.cache_key)
-    assert sum(one.entry is not None for one in cache.look_up(files)) == 5
+    assert sum(one.windows is not None for one in cache.look_up(files)) == 5
     forbid_reading(monkeypatch)
     for one, two in zip(expected, embed_cached(files, counting)[0], strict=True):
         np.testing.assert_array_equal(one.rows, two.rows)
@@ -279,7 +282,7 @@ def test_known_recordings_are_scored_in_one_product(
     assert found == expected
 
 
-def test_known_recordings_come_in_blocks_that_know_whether_another_is_ready(
+def test_known_recordings_come_in_blocks(
     counting: Counting, wav: WriteWav, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local, "BLOCK", 4)
@@ -288,14 +291,10 @@ def test_known_recordings_come_in_blocks_that_know_whether_another_is_ready(
     settle(*files)
     expected, _ = embed_cached(files, counting)
     with Embedder(counting, audio_cache=True) as embedder:
-        blocks = list(embedder.blocks(files))
-        one_by_one = list(embedder.blocks(iter(files)))
+        blocks = list(embedder.start().embed(files))
         classifier = Classifier(LABELS, backbone=embedder).fit()
         results = list(classifier.classify(files))
     assert [len(block) for block in blocks] == [4, 4, 2]
-    assert [block.followed for block in blocks] == [True, True, False]
-    # What comes after a block of an iterator is not known before it is asked for.
-    assert not any(block.followed for block in one_by_one)
     for block, first in zip(blocks, (0, 4, 8), strict=True):
         same = expected[first : first + len(block)]
         np.testing.assert_array_equal(block.embeddings(), [one.embedding for one in same])

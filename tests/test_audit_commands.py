@@ -3,50 +3,38 @@
 import csv
 import io
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import soundfile
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from driftscore import Backbone, Classifier, Detection, Embedder, Event, Head
-from driftscore.audit import AuditLog, EventAudit, Replay, Replayer, ScoreTrace, read_entries
-from driftscore.audit.entries import written
-from driftscore.audit.trace import decided_again, event_fields
+from driftscore import Backbone, Classifier, Detection, Embedder
 from driftscore.backbones.fake import Fake
-from driftscore.events import Criteria
-from driftscore.eventstream import Search, WindowSearch
+from driftscore.decisions import DecisionStore, audited_events
+from driftscore.decisions.records import json_line
 
 from .conftest import Run, WriteWav, changing_noise
 from .live.scenes import scene, write
+from .test_decisions import lines as recorded
+from .test_decisions import replayed
 
 SCENE = [(4.0, "siren"), (13.0, "alarm_clock")]
 WORDS = "siren, alarm clock"
 Entry = dict[str, Any]
 
 
-def recorded(folder: Path) -> list[Entry]:
-    return [entry for _, entry in read_entries(folder)]
-
-
-def replayed(folder: Path, **options: Any) -> list[Replay]:
-    replayer = Replayer(folder, **options)
-    return [replayer.replay(entry) for entry in recorded(folder)]
-
-
-def rewrite(folder: Path, change: Callable[[Entry], object]) -> None:
-    """Change entries and their digests, as a forger would."""
-    (file,) = folder.glob("*.jsonl")
-    lines = []
-    for entry in map(json.loads, file.read_text("utf-8").splitlines()):
-        change(entry)
-        del entry["sha256"]
-        lines.append(written(entry))
-    file.write_bytes(b"".join(lines))
+def rewrite(path: Path, change: Callable[[Entry], object]) -> None:
+    """Change lines and their digests, as a forger would."""
+    with closing(sqlite3.connect(path)) as db, db:
+        for id, line in db.execute("SELECT id, line FROM decisions").fetchall():
+            entry = json.loads(line)
+            change(entry)
+            del entry["sha256"]
+            db.execute("UPDATE decisions SET line = ? WHERE id = ?", (json_line(entry), id))
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +50,7 @@ def noises(tmp_path: Path) -> str:
 
 
 FAKE = ("-b", "fake", "-l", "dog bark, siren, rain")
-EVENTS = (*FAKE, "--timeline", "--threshold", "0.02", "--window", "0.5", "--hop", "0.5")
+EVENTS = (*FAKE, "--threshold", "0.02", "--window", "0.5", "--hop", "0.5")
 
 
 @pytest.mark.parametrize("options", [(), ("--threshold", "0.05"), ("--multi",), ("--cache",)])
@@ -86,35 +74,31 @@ def test_labels_are_recorded_as_they_are_printed(
         if "scores" in row:
             scores = {name: round(s, 6) for name, s in entry["evidence"]["scores"].items()}
             assert scores == {name: row["scores"][name] for name in scores}
-    assert all(found.same and found.from_audio for found in replayed(tmp_path / "log"))
+    assert all(replay.same for replay in replayed(tmp_path / "log"))
 
 
 def test_events_are_recorded_as_they_are_printed(tmp_path: Path, run: Run, noises: str) -> None:
-    status, out, _ = run(
-        "classify", noises, *EVENTS, "--audit", tmp_path / "log", "--format", "csv"
-    )
+    status, out, _ = run("detect", noises, *EVENTS, "--audit", tmp_path / "log", "--format", "csv")
     assert status == 0
     rows = [(row["label"], float(row["start_s"])) for row in csv.DictReader(io.StringIO(out))]
     entries = recorded(tmp_path / "log")
     decided = [entry["outcome"]["decided"] for entry in entries if entry["outcome"]["reported"]]
     assert [(one["label"], one["start_s"]) for one in decided] == rows
     assert len(rows) >= 3
-    found = replayed(tmp_path / "log")
-    assert [(one.same, one.from_audio) for one in found] == [(True, True)] * len(entries)
+    assert [one.same for one in replayed(tmp_path / "log")] == [True] * len(entries)
     Path(noises).unlink()
-    found = replayed(tmp_path / "log")
-    assert [(one.same, one.from_audio) for one in found] == [(True, False)] * len(entries)
+    assert [one.same for one in replayed(tmp_path / "log")] == [None] * len(entries)
 
 
 def test_a_run_that_is_resumed_records_each_event_once(
     tmp_path: Path, run: Run, noises: str, wav: WriteWav
 ) -> None:
-    command = ("classify", noises, wav("b.wav", 3.0, 9), *EVENTS, "--audit", tmp_path / "log")
+    command = ("detect", noises, wav("b.wav", 3.0, 9), *EVENTS, "--audit", tmp_path / "log")
     detector = Classifier(
-        ("dog bark", "siren", "rain"), backbone=Embedder("fake", text_cache=False), threshold=0.02
-    ).detector(settings=Detection(window_s=0.5, hop_s=0.5))
-    with AuditLog(tmp_path / "log") as log:  # interrupted after the second event
-        events = EventAudit(log, detector).events(noises)
+        ("dog bark", "siren", "rain"), backbone=Embedder("fake", text_cache=False)
+    ).detector(settings=Detection(threshold=0.02, window_s=0.5, hop_s=0.5))
+    with DecisionStore(tmp_path / "log") as store:  # interrupted after the second event
+        events = audited_events(store, detector, noises)
         assert [next(events), next(events)]
     before = recorded(tmp_path / "log")
     assert len(before) == 2
@@ -141,13 +125,11 @@ def test_whether_anything_fits_is_recorded_and_replayed(
     assert [entry["outcome"]["labels"] for entry in entries] == [["alarm clock"], []]
     assert entries[0]["labels"][:2] == ["siren", "alarm clock"]
     assert "traffic" in entries[0]["evidence"]["scores"]
-    assert all(found.same and found.from_audio for found in replayed(tmp_path / "log"))
+    assert all(replay.same for replay in replayed(tmp_path / "log"))
     rewrite(
         tmp_path / "log", lambda entry: entry["evidence"]["scores"].update({"alarm clock": 0.1})
     )
-    found = replayed(tmp_path / "log")
-    assert found[0].same is False
-    assert "do not give the recorded labels" in found[0].note
+    assert [one.same for one in replayed(tmp_path / "log")] == [False, False]
 
 
 @pytest.mark.parametrize("source", ["calibration", "recording"])
@@ -156,77 +138,56 @@ def test_events_of_the_default_model_are_decided_again_from_the_audio(
 ) -> None:
     copy = tmp_path / "night.wav"
     copy.write_bytes(Path(night).read_bytes())
-    status, _, err = run("classify", copy, "-l", WORDS, "--timeline", "--thresholds-from", source,
+    status, _, err = run("detect", copy, "-l", WORDS, "--set", f"thresholds_from={source}",
                          "--audit", tmp_path / "log", "--audit-audio")  # fmt: skip
     assert status == 0, err
     copy.unlink()
     found = replayed(tmp_path / "log")
     assert len(found) >= 2
-    assert all(one.same and one.from_audio for one in found), found
+    assert all(one.same for one in found), found
 
 
 TAMPERED: dict[str, tuple[Callable[[Entry], object], str]] = {
-    "multiple": (lambda e: e["evidence"].update(multiple=2 * e["evidence"]["multiple"]),
-                 "the scores of its windows give"),
-    "threshold": (lambda e: e["outcome"]["decided"].update(threshold=0.001),
-                  "the scores of its windows give"),
-    "scores": (lambda e: e["evidence"].update(above=[[2 * v for v in row]
-                                                     for row in e["evidence"]["above"]]),
-               "the scores of its windows give"),
-    "label": (lambda e: e["outcome"]["decided"].update(label="fog"),
-              "the scores of its windows give"),
+    "threshold": (lambda e: e["outcome"]["decided"].update(threshold=0.001), "the audio gives"),
+    "label": (lambda e: e["outcome"]["decided"].update(label="fog"), "no event of this label"),
     "model": (lambda e: e.update(fingerprint="fake/of/another/day"),
               "its fingerprint is fake/64/16000/2.0/0, not fake/of/another/day"),
-    "both": (lambda e: (e["evidence"].update(multiple=0.01, windows=None, above=None, spreads=None),
-                        e["outcome"]["decided"].update(score=9.0)), "the audio gives"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", TAMPERED)
 def test_a_changed_event_is_found_even_with_a_new_digest(
-    tmp_path: Path, run: Run, noises: str, what: str
+    tmp_path: Path, run: Run, noises: str
 ) -> None:
-    run("classify", noises, *EVENTS, "--audit", tmp_path / "log")
-    change, words = TAMPERED[what]
-    rewrite(tmp_path / "log", lambda e: change(e) if e["outcome"]["reported"] else None)
-    status, out, err = run("audit", "replay", tmp_path / "log")
-    assert status == 1
+    run("detect", noises, *EVENTS, "--audit", tmp_path / "log")
+    written = (tmp_path / "log").read_bytes()
     reported = sum(entry["outcome"]["reported"] for entry in recorded(tmp_path / "log"))
-    changed = [line for line in out.splitlines() if line.startswith("DIFFERENT")]
-    assert len(changed) == reported
-    assert all(words in line for line in changed)
-    assert f"{reported} different" in err
-
-
-def test_a_line_that_was_edited_is_found_by_its_digest(
-    tmp_path: Path, run: Run, wav: WriteWav
-) -> None:
-    path = wav("a.wav", 2.0, 1)
-    run("classify", path, *FAKE, "--threshold", "-1", "--audit", tmp_path / "log")
-    Path(path).unlink()
-    (file,) = (tmp_path / "log").glob("*.jsonl")
-    file.write_text(file.read_text("utf-8").replace('"threshold": -1.0', '"threshold": -0.9'))
-    status, out, _ = run("audit", "replay", tmp_path / "log")
-    assert status == 1
-    assert "its line was changed after it was written" in out
+    for what, (change, words) in TAMPERED.items():
+        (tmp_path / what).write_bytes(written)
+        rewrite(tmp_path / what, lambda e: change(e) if e["outcome"]["reported"] else None)  # noqa: B023
+        status, out, err = run("audit", "replay", tmp_path / what)
+        assert status == 1
+        changed = [line for line in out.splitlines() if line.startswith("DIFFERENT")]
+        assert len(changed) == reported
+        assert all(words in line for line in changed)
+        assert f"{reported} different" in err
 
 
 def test_another_model_of_the_same_name_is_found(tmp_path: Path, noises: str) -> None:
     def embedder(seed: int) -> Embedder:
         return Embedder(Fake(seed=seed), text_cache=False)
 
-    classifier = Classifier(("siren", "rain"), backbone=embedder(1), threshold=0.02)
-    detector = classifier.detector(settings=Detection(window_s=0.5, hop_s=0.5))
-    with AuditLog(tmp_path / "log") as log:
-        assert len(list(EventAudit(log, detector).events(noises))) > 1
+    classifier = Classifier(("siren", "rain"), backbone=embedder(1))
+    detector = classifier.detector(settings=Detection(threshold=0.02, window_s=0.5, hop_s=0.5))
+    with DecisionStore(tmp_path / "log") as store:
+        assert len(list(audited_events(store, detector, noises))) > 1
     assert all(one.same for one in replayed(tmp_path / "log", backbone=embedder(1)))
     for other in (replayed(tmp_path / "log"), replayed(tmp_path / "log", backbone=embedder(2))):
-        assert all(one.same is False and "another one now" in one.note for one in other)
+        assert all(one.same is False and "has changed" in one.note for one in other)
 
 
 def test_decisions_are_shown_by_label_and_time(tmp_path: Path, run: Run, noises: str) -> None:
     log = tmp_path / "log"
-    run("classify", noises, *EVENTS, "--audit", log)
+    run("detect", noises, *EVENTS, "--audit", log)
     run("classify", noises, *FAKE, "--audit", log)
     entries = recorded(log)
     status, out, _ = run("audit", "show", log)
@@ -250,6 +211,9 @@ def test_decisions_are_shown_by_label_and_time(tmp_path: Path, run: Run, noises:
     _, out, _ = run("audit", "show", log, "--until", last["time"], "--json")
     assert [json.loads(line) for line in out.splitlines()] == entries[:-1]
     assert run("audit", "show", log, "--until", "2020-01-01")[1] == ""
+    day = last["time"][:10]
+    assert len(run("audit", "show", log, "--day", day)[1].splitlines()) == len(entries)
+    assert run("audit", "show", log, "--day", "2020-01-01")[1] == ""
     status, _, err = run("audit", "show", log, "--since", "yesterday")
     assert status == 2
     assert "--since must be a time" in err
@@ -258,10 +222,9 @@ def test_decisions_are_shown_by_label_and_time(tmp_path: Path, run: Run, noises:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--audit-audio",), "give --audit DIR"),
-        (("--audit", "log", "--compare", "cosine"), "decide nothing"),
-        (("--audit", "log", "--windows"), "decide nothing"),
-        (("--audit", "s3://bucket/log"), "folder of this machine"),
+        (("--audit-audio",), "give --audit FILE"),
+        (("--audit", "log", "--compare", "cosine"), "decides nothing"),
+        (("--audit", "s3://bucket/log"), "file of this machine"),
     ],
 )
 def test_what_has_no_audit_is_refused_before_any_work(
@@ -279,46 +242,21 @@ def test_audio_behind_a_url_is_not_copied(tmp_path: Path, run: Run) -> None:
     status, _, err = run("classify", "s3://bucket/a.wav", *FAKE, "--audit", tmp_path / "log",
                          "--audit-audio")  # fmt: skip
     assert status == 2
-    assert "s3://bucket/a.wav is none" in err
+    assert "s3://bucket/a.wav is not one" in err
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.data())
-def test_every_event_follows_from_the_scores_that_were_kept(data: st.DataObject) -> None:
-    seed = data.draw(st.integers(0, 10_000))
-    batch = data.draw(st.sampled_from([1, 7, 80]))
-    rng = np.random.default_rng(seed)
-    labels, negatives = ("a", "b"), ("n",)
-    head = Head((*labels, *negatives), np.eye(3, dtype=np.float32), np.zeros(3, np.float32))
-    criteria = Criteria(labels, np.array([2.0, 3.0]), np.array([0.0, 1.5]), negatives)
-    prior = np.zeros(3) if data.draw(st.booleans()) else None
-    spreads = np.array([1.0, 0.5, 2.0]) if prior is not None else None
-    search = Search(head, criteria, Detection(), 3.0, 0.5, prior, spreads)
-    windows, trace = WindowSearch(search), ScoreTrace()
-    trace.begin(search)
-    windows.follower = trace
-    steps = rng.standard_normal((200, 3)) * rng.choice([0.3, 2.0], (200, 1))
-    scores = np.abs(steps).cumsum(axis=0) % 7 * (rng.random((200, 1)) < 0.6)
-    waiting: list[Event] = []
-    count = 0
-    for number, row in enumerate(scores):
-        waiting += windows.feed(number / 2, number / 2 + 3, row)
-        if number % batch == 0:
-            trace.decided(waiting, None)
-            count += _check(trace, waiting)
-            waiting = []
-    waiting += windows.finish(102.5)
-    trace.decided(waiting, 102.5)
-    assert count + _check(trace, waiting) > 0 or prior is None
-
-
-def _check(trace: ScoreTrace, events: list[Event]) -> int:
-    """Check that each event is decided again, by the last of the windows that are kept."""
-    for event in events:
-        evidence = trace.take(event)
-        again = [(n, one) for n, one in decided_again(evidence) if one.label == event.label]
-        assert event_fields(event) in [event_fields(one) for _, one in again]
-        assert evidence["windows"] is not None
-        ended = len(evidence["windows"]) + (evidence["finished_s"] is not None)
-        assert next(n for n, one in again if event_fields(one) == event_fields(event)) == ended
-    return len(events)
+def test_a_file_that_is_no_store_is_refused_before_any_work(
+    tmp_path: Path, run: Run, wav: WriteWav
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    file = wav("a.wav", 1.0, 1)
+    for path in (tmp_path / "file", tmp_path):
+        status, out, err = run("classify", file, "-l", "a, b", "-b", "absent", "--audit", path)
+        assert status in (1, 2)
+        assert out == ""
+        assert "not a store of decisions" in err or "is a folder" in err
+        assert len(err.splitlines()) == 1
+    for command in ("show", "replay"):
+        assert run("audit", command, tmp_path / "file")[0] == 2
+        assert run("audit", command, tmp_path / "absent")[0] == 2
+    assert (tmp_path / "file").read_text() == "mine"

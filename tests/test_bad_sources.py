@@ -13,13 +13,13 @@ import pytest
 import soundfile
 
 from driftscore import Audio, AudioError, Backbone, Classifier, Embedder
-from driftscore.audio import SHORTEST_S, expand, read
+from driftscore.audio.recordings import MIN_SECONDS, expand, read
 from driftscore.backbones import Features
-from driftscore.embeddings import EmbeddingFile
+from driftscore.backbones.stored import EmbeddingFile
+from driftscore.backbones.vectors import Vector
 from driftscore.engines.ray import _parcel
 from driftscore.errors import UsageError, WriteError
-from driftscore.files import cache_home, replacing
-from driftscore.vectors import Vector
+from driftscore.storage.files import cache_home, replacing
 
 from .conftest import LABELS, Counting, Run, WriteWav, noise_clip
 
@@ -161,7 +161,7 @@ def test_a_store_that_refuses_a_file_is_a_write_error(monkeypatch: pytest.Monkey
 def test_a_recording_shorter_than_a_frame_is_refused_and_a_longer_one_is_embedded(
     fake: Backbone, mini: Backbone
 ) -> None:
-    short, enough = noise_clip(SHORTEST_S * 0.9), noise_clip(SHORTEST_S * 1.1)
+    short, enough = noise_clip(MIN_SECONDS * 0.9), noise_clip(MIN_SECONDS * 1.1)
     for model in (fake, mini):
         embedder = Embedder(model)
         errors = [found.error for found in embedder.embed([short, enough])]
@@ -314,10 +314,9 @@ def test_english_labels_are_not_a_warning(mini: Backbone, recwarn: pytest.Warnin
     assert not [one for one in recwarn if "knows no word" in str(one.message)]
 
 
-def test_multi_is_refused_with_a_timeline(run: Run, wav: WriteWav) -> None:
-    for option in ("--timeline", "--windows"):
-        status, out, err = run("classify", wav(), *ASK, "--multi", option)
-        assert (status, out, len(err.splitlines())) == (2, "", 1)
+def test_multi_is_refused_with_events(run: Run, wav: WriteWav) -> None:
+    status, out, err = run("detect", wav(), *ASK, "--multi")
+    assert (status, out, len(err.splitlines())) == (2, "", 1)
 
 
 def test_samples_with_a_rate_are_still_read() -> None:

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,12 @@ from driftscore import (
     load_backbone,
 )
 from driftscore.backbones import Features
-from driftscore.bank import VanishingDriftWarning, encode_bank
-from driftscore.prompts import compose, load_pack
-from driftscore.settings import DEFAULT_PRESET
-from driftscore.tensorfile import read_tensors, write_tensors
-from driftscore.textcache import TextEncoder
-from driftscore.vectors import Matrix, Vector
+from driftscore.backbones.vectors import Matrix, Vector
+from driftscore.scoring.bank import VanishingDriftWarning, encode_bank
+from driftscore.text.cache import TextEncoder
+from driftscore.text.packs import load_pack
+from driftscore.text.presets import DEFAULT_PRESET
+from driftscore.text.prompts import compose
 
 from .conftest import LABELS
 
@@ -156,21 +155,6 @@ def test_a_bank_remembers_whether_it_has_drifts(
     bank.save(tmp_path / "bank.safetensors")
     assert ClassBank.load(tmp_path / "bank.safetensors").has_drifts is drifts
     assert "drifts" not in bank.made_by
-
-
-def test_a_bank_without_drifts_from_version_0_1_is_known_as_one(
-    fake: Backbone, tmp_path: Path
-) -> None:
-    """Its file notes them in `made_by`; without a look there, DAS would silently be cosine."""
-    path = tmp_path / "bank.safetensors"
-    bank = build_bank(LABELS, fake, drifts=False)
-    replace(bank, made_by={**bank.made_by, "drifts": "not encoded"}).save(path)
-    needs = ("prototypes", "drifts", "radii", "noisy_means")
-    tensors, about = read_tensors(path, kind="bank", needs=needs)
-    del about["has_drifts"], about["kind"]
-    write_tensors(path, tensors, kind="bank", about=about)
-    with pytest.raises(UsageError, match="drifts=True"):
-        compile_head(ClassBank.load(path), "das")
 
 
 def test_the_same_bank_makes_the_same_bytes(

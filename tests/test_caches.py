@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from driftscore.caches import clear_caches, find_caches, list_caches
 from driftscore.errors import UsageError
-from driftscore.files import cache_home
+from driftscore.storage.caches import clear_caches, find_caches, list_caches
+from driftscore.storage.files import cache_home
 
 from .conftest import LABELS, Run, WriteWav
 
@@ -43,7 +43,7 @@ def test_every_cache_is_shown_with_its_place_and_size(run: Run, home: Path) -> N
     assert [row["bytes"] for row in rows.values()] == [15] + (len(NAMES) - 1) * [10]
     table = list(csv.DictReader(io.StringIO(run("cache", "--format", "csv")[1])))
     assert [row["cache"] for row in table] == NAMES
-    assert "10 B" in run("cache")[1]
+    assert "10 bytes" in run("cache")[1]
 
 
 def test_an_empty_cache_folder_is_shown_as_empty(run: Run) -> None:
@@ -60,7 +60,7 @@ def test_what_the_command_keeps_is_in_the_caches(run: Run, wav: WriteWav) -> Non
 
 def test_clearing_by_name_deletes_that_cache_only(run: Run, home: Path) -> None:
     before = {path for path in home.rglob("*") if path.is_file()}
-    assert run("cache", "clear", "scenes", "texts", "--yes") == (0, "", "Deleted 20 B\n")
+    assert run("cache", "clear", "scenes", "texts", "--yes") == (0, "", "Deleted 20 bytes\n")
     after = {path for path in home.rglob("*") if path.is_file()}
     assert before - after == {home / "texts.sqlite", home / "scenes/1/a.wav"}
 
@@ -82,7 +82,7 @@ def test_clearing_asks_first(
     monkeypatch.setattr("sys.stdin", io.StringIO(answer))
     found, out, err = run("cache", "clear", "audio")
     assert (found, out) == (status, "")
-    assert "Delete audio (10 B)?" in err
+    assert "Delete audio (10 bytes)?" in err
     assert (home / "audio.sqlite").exists() == bool(status)
 
 

@@ -7,12 +7,12 @@ import pytest
 import soundfile
 
 from driftscore import Backbone, Classifier, Embedder
-from driftscore.audio import Audio, read
+from driftscore.audio.noise import SYNTHETIC, add_at_snr, excerpt, synthetic
+from driftscore.audio.recordings import Audio, read
 from driftscore.calibrate import NoiseSource, adapt, choose_settings, make_calibration
-from driftscore.calibration import Calibration
 from driftscore.errors import AudioError, UsageError
-from driftscore.noise import SYNTHETIC, add_at_snr, excerpt, synthetic
-from driftscore.rules import choose_rule
+from driftscore.scoring.calibration import Calibration
+from driftscore.scoring.rules import choose_rule
 
 from .conftest import Run, noise_clip
 
@@ -164,7 +164,7 @@ def test_the_automatic_rule_is_that_of_the_calibration(
     calibrated = Classifier(LABELS, backbone=fake, calibration=calibration).fit()
     assert calibrated.rule_.name == calibration.default_rule
     assert calibrated.head_.standardised
-    assert not Classifier(LABELS, backbone=fake, calibration=False).fit().head_.standardised
+    assert not Classifier(LABELS, backbone=fake, calibration=None).fit().head_.standardised
 
 
 def test_das_and_the_presets_of_papers_stay_as_they_are(
@@ -174,10 +174,10 @@ def test_das_and_the_presets_of_papers_stay_as_they_are(
         made = Classifier(LABELS, backbone=fake, **settings)  # type: ignore[arg-type]
         return made.fit().head_.weights.tobytes()
 
-    paper = weights(rule="das", calibration=False)
+    paper = weights(rule="das", calibration=None)
     assert weights(rule="das", calibration=calibration) == paper
     assert weights(preset="das2026", calibration=calibration) == paper
-    standard = weights(rule="das", calibration=calibration, settings={"standardised": True})
+    standard = weights(rule="das", calibration=calibration, standardised=True)
     assert standard != paper
 
 
@@ -190,7 +190,7 @@ def test_scores_are_standardised_unless_raw_ones_are_asked_for(
         backbone=fake,
         rule="cosine",
         calibration=calibration,
-        settings={"standardised": False},
+        standardised=False,
     ).fit()
     assert standard.head_.standardised
     assert not raw.head_.standardised
@@ -219,7 +219,7 @@ def test_the_command_makes_a_calibration_and_adapts_it_to_a_place(
     update = ("calibrate", "--update", tmp_path / "any", "-b", "fake", "--out", yard)
     status, _, err = run(*update, "--calibration", made, "--weight", 0.25)
     assert status == 0
-    assert "windows of the place" in err
+    assert "windows of the site" in err
     adapted = Calibration.load(yard)
     assert adapted.site_weight == 0.25
     assert len(adapted.site) >= 24

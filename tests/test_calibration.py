@@ -11,10 +11,10 @@ from sklearn.covariance import empirical_covariance
 from sklearn.linear_model import Ridge
 
 from driftscore import Backbone, ClassBank, Head, compile_head, load_backbone
-from driftscore.calibration import Calibration, agreement, choose, standardise
+from driftscore.backbones.vectors import Matrix, unit
 from driftscore.errors import FormatError, MismatchError, UsageError
-from driftscore.prompts import load_pack
-from driftscore.vectors import Matrix, unit
+from driftscore.scoring.calibration import Calibration, agreement, standardise
+from driftscore.text.packs import load_pack
 
 PAIRS = 200
 
@@ -124,16 +124,14 @@ def test_a_setting_is_fitted_on_one_half_and_compared_on_the_other(
     assert seen == [PAIRS // 2, PAIRS // 2]
 
 
-def test_the_setting_of_highest_agreement_is_chosen(
+def test_a_head_that_never_changes_its_mind_agrees_most(
     bank: ClassBank, calibration: Calibration
 ) -> None:
     def constant(half: Calibration) -> Head:
         return Head(bank.labels, bank.prototypes * 0, np.array([1, 0, 0], np.float32))
 
-    chosen = choose(
-        {"cosine": lambda half: compile_head(bank, "cosine"), "constant": constant}, calibration
-    )
-    assert chosen == "constant"  # it always agrees with itself
+    cosine = agreement(lambda half: compile_head(bank, "cosine"), calibration)
+    assert cosine < agreement(constant, calibration) == 1.0
 
 
 def test_a_file_holds_the_calibration_in_eight_bits(
@@ -203,7 +201,7 @@ def test_a_place_moves_the_mean_by_its_weight(
     assert adapted.digest != calibration.digest
     with pytest.raises(UsageError, match="within 0 and 1"):
         calibration.at_site(place, weight=2.0)
-    with pytest.raises(MismatchError, match="dimensions"):
+    with pytest.raises(MismatchError, match="different models"):
         calibration.at_site(place[:, :3])
 
 
@@ -255,7 +253,7 @@ def test_das_without_a_calibration_is_the_paper_to_the_bit(
 def test_a_refined_drift_lies_between_text_and_audio(
     bank: ClassBank, calibration: Calibration
 ) -> None:
-    from driftscore.rules.das import refined
+    from driftscore.scoring.rules.das import refined
 
     np.testing.assert_allclose(refined(bank, calibration, 0.0), bank.drifts, atol=1e-6)
     audio = refined(bank, calibration, 1.0)
@@ -267,7 +265,7 @@ def test_a_refined_drift_lies_between_text_and_audio(
 def test_entropy_weights_beat_equal_weights_and_every_single_template(
     rng: np.random.Generator,
 ) -> None:
-    from driftscore.rules.entropy_prompts import SCALE, entropy_weights
+    from driftscore.scoring.rules.entropy_prompts import SCALE, entropy_weights
 
     logits = 0.3 * rng.standard_normal((80, 4, 5))
     logits[:, 1] += 0.5 * np.eye(5)[rng.integers(5, size=80)]

@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 
 from driftscore import Audio, Classifier, load_backbone
-from driftscore.backbones.clap import Clap, exported, load
+from driftscore.backbones.clap import exported, load
 from driftscore.backbones.clap.exported import Export, Probe
 from driftscore.errors import (
     FormatError,
     MismatchError,
-    MissingExtraError,
     UsageError,
     WriteError,
 )
@@ -31,14 +30,6 @@ transformers: Any = pytest.importorskip("transformers", reason="TRANSFORMERS IS 
 pytest.importorskip("onnx", reason="ONNX IS NOT INSTALLED")
 
 from driftscore.backbones.clap.export import export  # noqa: E402
-
-RUNTIMES = ["onnx", "openvino"]
-
-
-def load_or_skip(home: Path, runtime: str) -> Clap:
-    if runtime == "openvino":
-        pytest.importorskip("openvino", reason="OPENVINO IS NOT INSTALLED")
-    return load(home, runtime=runtime)
 
 
 @pytest.fixture(scope="module", params=["unfused", "fused"])
@@ -67,11 +58,10 @@ def clips() -> list[Audio]:
     return [*others, swell, Audio(faint, 48_000)]
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
 def test_the_exported_towers_give_the_embeddings_of_transformers(
-    checkpoint: Path, made: Export, runtime: str
+    checkpoint: Path, made: Export
 ) -> None:
-    model = load_or_skip(made.home, runtime)
+    model = load(made.home)
     oracle = transformers.ClapModel.from_pretrained(checkpoint).eval()
     make = extractor(oracle.config.audio_config.enable_fusion)
     tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoint)
@@ -93,9 +83,8 @@ def test_the_exported_towers_give_the_embeddings_of_transformers(
     assert (expected @ expected.T).min() < 0.9
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
-def test_a_text_has_the_same_bits_in_any_batch_and_position(made: Export, runtime: str) -> None:
-    model = load_or_skip(made.home, runtime)
+def test_a_text_has_the_same_bits_in_any_batch_and_position(made: Export) -> None:
+    model = load(made.home)
     texts = [f"{text} {i}" for i in range(30) for text in TEXTS]
     together = model.embed_text(texts)
     np.testing.assert_array_equal(model.embed_text(texts[::-1])[::-1], together)
@@ -103,11 +92,10 @@ def test_a_text_has_the_same_bits_in_any_batch_and_position(made: Export, runtim
         np.testing.assert_array_equal(model.embed_text([texts[row]])[0], together[row])
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
-def test_a_window_has_the_same_bits_from_any_thread(made: Export, runtime: str) -> None:
+def test_a_window_has_the_same_bits_from_any_thread(made: Export) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    model = load_or_skip(made.home, runtime)
+    model = load(made.home)
     mels = [model.features(clip.samples) for clip in clips()]
     alone = [model.encode(mel) for mel in mels]
     with ThreadPoolExecutor(4) as pool:
@@ -130,7 +118,7 @@ def test_after_the_export_auto_needs_no_torch(
     done = subprocess.run(run, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     runtime, _, scores = done.stdout.partition(" ")
-    assert runtime in RUNTIMES
+    assert runtime == "onnx"
     classifier = Classifier(
         ["dog", "rain"], backbone=load(checkpoint, runtime="torch"), rule="cosine"
     ).fit()
@@ -145,11 +133,10 @@ def test_auto_says_which_runtime_it_chose_and_why(
     assert before.towers.runtime_name == "torch"
     assert "driftscore export" in before.runtime
     export(str(checkpoint))
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     after = load(checkpoint)
     assert after.towers.runtime_name == "onnx"
-    assert "openvino is not installed" in after.runtime
-    with pytest.raises(MissingExtraError, match=r"driftscore\[openvino\]"):
+    assert "export in" in after.runtime
+    with pytest.raises(UsageError, match="OpenVINO is not supported"):
         load(checkpoint, runtime="openvino")
 
 
@@ -174,6 +161,15 @@ def test_another_checkpoint_does_not_use_the_export(
         load(other, runtime="onnx")
 
 
+def test_a_folder_that_lost_its_checkpoint_has_the_export_made_under_its_name(
+    cached: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exported, "local_folder", lambda name: tmp_path)
+    export_of_folder = exported.find(cached.manifest.model.name)
+    assert export_of_folder is not None
+    assert export_of_folder.home == cached.home
+
+
 def test_an_int8_text_has_the_same_bits_alone_and_in_any_list(
     checkpoint: Path, tmp_path: Path
 ) -> None:
@@ -189,12 +185,12 @@ def test_int8_is_a_separate_model_and_its_difference_is_recorded(
 ) -> None:
     monkeypatch.setenv("DRIFTSCORE_CACHE", str(tmp_path))
     small = export(str(checkpoint), int8=True, clips=[noise_clip(3.0, rate=48_000)])
-    assert small.precision == "int8"
-    assert small.description.fingerprint != made.description.fingerprint
-    assert 0.8 < small.agreement["audio_cosine"] < 1
+    assert small.manifest.precision == "int8"
+    assert small.manifest.model.fingerprint != made.manifest.model.fingerprint
+    assert 0.8 < small.manifest.agreement["audio_cosine"] < 1
     assert load(checkpoint).towers.runtime_name == "torch", "int8 was used without being named"
     with monkeypatch.context() as without_checkpoint:
-        without_checkpoint.setattr(exported, "checkpoint_folder", lambda name: None)
+        without_checkpoint.setattr(exported, "local_folder", lambda name: None)
         assert exported.find(str(checkpoint)) is None, "int8 was used for the name of the model"
     model = load(small.home)
     cosines = (model.embed_text(TEXTS) * load(made.home).embed_text(TEXTS)).sum(axis=1)
@@ -243,7 +239,7 @@ def test_an_export_that_cannot_be_written_is_a_write_error(
 
 
 def test_a_checkpoint_that_the_graph_does_not_support_is_refused() -> None:
-    from driftscore.backbones.clap.audio_graph import AudioShape
+    from driftscore.backbones.clap.graphs import AudioShape
 
     config = transformers.ClapConfig().to_dict()["audio_config"]
     AudioShape.of(config, frames=1001)

@@ -1,6 +1,5 @@
 """Classifier: predictions, settings, and its manners as a scikit-learn estimator."""
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.base import clone
 
 import driftscore
 from driftscore import (
@@ -26,7 +24,7 @@ from driftscore import (
     compile_head,
     load_backbone,
 )
-from driftscore.result import ResultBlock
+from driftscore.scoring.head import results_of
 
 from .conftest import LABELS, WriteWav, embed_recording, noise_clip
 
@@ -103,17 +101,17 @@ def test_the_best_two_are_the_first_of_the_ranking_ties_in_the_order_of_the_labe
     result = Result("", labels, np.array(scores))
     slow = sorted(zip(labels, scores, strict=True), key=lambda pair: -pair[1])
     assert result.ranking == slow
-    assert list(ResultBlock.of(result).best()) == [
-        (slow[0][0], slow[0][1], result.margin, slow[1][0] if len(slow) > 1 else "")
-    ]
+    [quick] = results_of(labels, [""], np.array([scores]))
+    assert list(quick.best_two()) == slow[:2]
+    assert (quick.label, quick.margin) == (result.label, result.margin)
     assert result.label == slow[0][0]
     assert result.margin == (slow[0][1] - slow[1][1] if len(slow) > 1 else np.inf)
     assert result.above(0.0) == [label for label, score in slow if score >= 0]
     failed = Result("", labels, error="it failed")
     assert (failed.label, failed.ranking, failed.above(0)) == ("", [], [])
-    assert list(ResultBlock.of(failed).best()) == []
-    [again] = ResultBlock.of(failed)
-    assert again == failed
+    bad, good = results_of(labels, ["a", "b"], np.array([scores]), [0.0, 1.0], ["it failed", ""])
+    assert (bad.source, bad.error, bad.label, bad.ranking) == ("a", "it failed", "", [])
+    assert (good.source, good.seconds, good.ranking) == ("b", 1.0, slow)
 
 
 def test_predict_labels_returns_every_label_at_or_above_the_threshold(
@@ -143,11 +141,38 @@ def test_predict_is_for_one_label_and_predict_labels_for_several(
         Classifier(LABELS, backbone=fake).predict_labels([wav()])
 
 
-def test_one_label_with_a_threshold_is_a_question_of_yes_or_no(
-    fake: Backbone, wav: WriteWav
+def test_one_label_is_allowed_everywhere_but_in_predict(fake: Backbone, wav: WriteWav) -> None:
+    classifier = Classifier(["dog"], backbone=fake)
+    assert classifier.scores([wav()]).shape == (1, 1)
+    assert [result.label for result in classifier.classify([wav()])] == ["dog"]
+    assert list(classifier.events(wav())) == []
+    with pytest.raises(UsageError, match="leaves nothing to choose between"):
+        classifier.predict([wav()])
+    assert classifier.set_params(threshold=-1).predict_labels([wav()]) == [["dog"]]
+
+
+def test_embeddings_take_the_place_of_recordings(
+    classifier: Classifier, fake: Backbone, wav: WriteWav
 ) -> None:
-    classifier = Classifier(["dog"], backbone=fake, threshold=-1)
-    assert classifier.predict_labels([wav()]) == [["dog"]]
+    files = [wav(f"{seed}.wav", seed=seed) for seed in range(3)]
+    rows = np.stack([one.embedding for one in classifier.embed(files)])
+    np.testing.assert_array_equal(classifier.scores(embeddings=rows), classifier.scores(files))
+    np.testing.assert_array_equal(
+        classifier.decision_function(embeddings=rows), classifier.scores(files)
+    )
+    assert classifier.predict(embeddings=rows).tolist() == classifier.predict(files).tolist()
+    results = list(classifier.classify(embeddings=rows))
+    assert [one.source for one in results] == ["0", "1", "2"]
+    assert [one.ranking for one in results] == [one.ranking for one in classifier.classify(files)]
+    several = Classifier(LABELS, backbone=fake, threshold=-2).predict_labels(embeddings=rows)
+    assert [len(labels) for labels in several] == [3, 3, 3]
+    assert classifier.scores(embeddings=rows[:0]).shape == (0, 3)
+    with pytest.raises(MismatchError, match="they come from different models"):
+        classifier.predict(embeddings=rows[:, :5])
+    with pytest.raises(UsageError, match="not both"):
+        classifier.scores(files, embeddings=rows)
+    with pytest.raises(UsageError, match="Give recordings, or embeddings"):
+        classifier.scores()
 
 
 def test_no_recordings_give_no_predictions(classifier: Classifier) -> None:
@@ -167,34 +192,11 @@ def test_settings_and_rule_are_used(fake: Backbone, wav: WriteWav) -> None:
     assert not np.array_equal(scores(settings={"beta": 0.5}), cosine)
 
 
-def test_beta_as_an_argument_still_works_with_a_warning(fake: Backbone, wav: WriteWav) -> None:
-    with pytest.warns(DeprecationWarning, match=r"settings=\{'beta'") as caught:
-        old = Classifier(LABELS, backbone=fake, beta=0.1)
-    assert caught[0].filename == __file__
-    new = Classifier(LABELS, backbone=fake, settings={"beta": 0.1})
-    assert old.get_params() == new.get_params()
-    np.testing.assert_array_equal(old.scores([wav()]), new.scores([wav()]))
-    with pytest.warns(DeprecationWarning, match=r"settings=\{'beta'"):
-        changed = new.set_params(beta=0.5)
-    assert changed.settings == {"beta": 0.5}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        clone(old).fit()
-
-
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("engine", r"backbone=Embedder\(\.\.\., engine="),
-        ("cache", r"backbone=Embedder\(\.\.\., text_cache="),
-        ("noise", r"settings=\{'noise'"),
-        ("pack", r"prompts=PromptSettings\(pack="),
-    ],
-)
-def test_an_argument_of_version_0_1_says_where_it_is_now(name: str, hint: str) -> None:
-    old: Any = {name: "x"}
-    with pytest.raises(UsageError, match=hint):
-        Classifier(LABELS, **old)
+def test_an_unknown_parameter_is_refused(fake: Backbone) -> None:
+    with pytest.raises(UsageError, match="did you mean 'settings'"):
+        Classifier(LABELS, backbone=fake).set_params(setings={"beta": 0.1})
+    with pytest.raises(UsageError, match="No setting called 'standardised'"):
+        Classifier(LABELS, backbone=fake, rule="das", settings={"standardised": False}).fit()
 
 
 @pytest.fixture
@@ -302,7 +304,7 @@ def test_a_compiled_head_takes_the_place_of_the_labels(
     [
         ({}, "No labels given"),
         ({"labels": []}, "No labels given"),
-        ({"labels": ["dog"]}, "leaves nothing to choose between"),
+        ({"labels": {"dog": ["barking"]}}, "not a mapping"),
         ({"labels": "dog, cat"}, "not one string"),
         ({"labels": LABELS, "rule": "dass"}, "did you mean 'das'"),
         ({"labels": LABELS, "settings": {"beta": "x"}}, "must be a number"),
@@ -349,22 +351,20 @@ def test_progress_shows_a_bar_for_audio(
 def test_what_a_user_needs_is_exported() -> None:
     names = {
         "Audio", "Backbone", "ClassBank", "Classifier", "Detection", "Detector", "Embedded",
-        "EmbeddedBlock", "Embedder", "Event", "Head", "PromptSettings", "Result", "ResultBlock",
-        "WatchList", "WatchedLabel", "__version__", "build_bank", "compile_head", "load_backbone",
+        "Embedder", "Event", "Head", "PromptSettings", "Result", "Calibration", "WatchList",
+        "WatchedLabel", "__version__", "build_bank", "compile_head", "load_backbone",
         "pipeline",
     }  # fmt: skip
     errors = {
-        name
-        for name, value in vars(driftscore.errors).items()
-        if isinstance(value, type) and issubclass(value, driftscore.DriftscoreError)
-    }
-    assert len(errors) == 13
+        "AudioError", "DownloadError", "DriftscoreError", "FormatError", "MismatchError",
+        "MissingExtraError", "UsageError", "WriteError",
+    }  # fmt: skip
     assert set(driftscore.__all__) == names | errors
+    assert dir(driftscore) == sorted(driftscore.__all__)
     assert all(hasattr(driftscore, name) for name in driftscore.__all__)
 
 
 def test_each_error_has_its_exit_status() -> None:
-    for name in driftscore.__all__:
-        error = getattr(driftscore, name)
+    for error in vars(driftscore.errors).values():
         if isinstance(error, type) and issubclass(error, driftscore.DriftscoreError):
             assert error.exit_status == (2 if issubclass(error, UsageError) else 1)

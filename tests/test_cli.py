@@ -13,7 +13,8 @@ import pytest
 import soundfile
 
 from driftscore import Backbone, ClassBank, Classifier, Detection, Head, load_backbone
-from driftscore.embeddings import EmbeddingFile
+from driftscore.backbones.stored import EmbeddingFile
+from driftscore.cli.app import COMMANDS, Command, all_commands, app
 from driftscore.errors import AudioError, DriftscoreError, UsageError, WriteError
 
 from .conftest import LABELS, Run, WriteWav
@@ -74,7 +75,7 @@ def test_a_timeline_is_written_as_events_windows_audacity_and_raven(
     file = tmp_path / "place.wav"
     audio = place()
     soundfile.write(file, audio.samples, audio.rate, subtype="FLOAT")
-    ask = ["classify", file, *ASK, "--timeline", "--threshold", "0.02", "--window", "1"]
+    ask = ["detect", file, *ASK, "--threshold", "0.02", "--window", "1"]
     found = Detection(threshold=0.02, window_s=1.0)
     events = list(Classifier(LABELS, backbone=fake).events(file, settings=found))
     assert events
@@ -82,7 +83,7 @@ def test_a_timeline_is_written_as_events_windows_audacity_and_raven(
     assert [(r["start_s"], r["end_s"], r["label"]) for r in rows] == [
         (e.start_s, e.end_s, e.label) for e in events
     ]
-    status, out, err = run("classify", file, *ASK, "--windows", "--window", 2, "-f", "jsonl")
+    status, out, err = run("detect", file, *ASK, "--windows", "--window", 2, "-f", "jsonl")
     assert (status, err) == (0, "")
     assert len(out.splitlines()) == 39  # half of a window is the hop
     assert len(run(*ask, "-f", "audacity")[1].splitlines()) == len(events)
@@ -95,13 +96,19 @@ def test_a_long_recording_is_answered_with_what_to_do_next(run: Run, wav: WriteW
     status, out, err = run("classify", wav("night.wav", seconds=61.0), *ASK, "-f", "csv")
     assert status == 0
     assert len(out.splitlines()) == 2
-    for word in ("lasts 0:01:01", "--timeline", "--false-alarms", "--plot", "--format audacity"):
+    for word in (
+        "lasts 0:01:01",
+        "driftscore detect",
+        "--false-alarms",
+        "--plot",
+        "--format audacity",
+    ):
         assert word in err
     assert run("classify", wav("clip.wav", seconds=5.0), *ASK, "-f", "csv")[2] == ""
 
 
 def test_a_timeline_says_what_decided_it_and_what_was_nearest(run: Run, wav: WriteWav) -> None:
-    ask = ["classify", wav("night.wav", seconds=30.0), *ASK, "--timeline", "-f", "csv"]
+    ask = ["detect", wav("night.wav", seconds=30.0), *ASK, "-f", "csv"]
     err = run(*ask, "--window", "1", "--threshold", "9")[2]
     assert "No events in 0:00:30 of audio, with a threshold of 9" in err
     err = run(*ask, "--false-alarms", "0.25")[2]
@@ -114,7 +121,7 @@ def test_a_recording_that_fails_has_no_times_and_no_score_in_a_timeline(
 ) -> None:
     bad = tmp_path / "bad.wav"
     bad.write_bytes(b"not audio")
-    ask = ["classify", bad, wav("a.wav"), *ASK, "--timeline", "--threshold", "9"]
+    ask = ["detect", bad, wav("a.wav"), *ASK, "--threshold", "9"]
     status, out, _ = run(*ask, "-f", "csv")
     row = next(csv.DictReader(io.StringIO(out)))
     assert (status, row["start_s"], row["end_s"], row["score"]) == (1, "", "", "")
@@ -151,7 +158,7 @@ def test_prompts_out_and_vectors_in_give_a_head(
         np.testing.assert_allclose(Head.load(tmp_path / "h.json").weights, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("view", [[], ["--timeline"], ["--windows"], ["--compare", "cosine"]])
+@pytest.mark.parametrize("view", [[], ["--compare", "cosine"]])
 def test_the_cache_and_the_number_of_threads_change_no_row(
     run: Run, wav: WriteWav, tmp_path: Path, view: list[str]
 ) -> None:
@@ -160,13 +167,25 @@ def test_the_cache_and_the_number_of_threads_change_no_row(
     ask = ["classify", *files, tmp_path / "bad.wav", *ASK, *view, "-f", "csv"]
     plain = run(*ask)
     assert plain[0] == 1
-    for options in (["--cache"], ["--cache"], ["--cache", "--threads", 1], ["--threads", 3]):
+    for options in (["--cache"], ["--cache", "--engine", "local:1"], ["--engine", "local:3"]):
         assert run(*ask, *options) == plain
+
+
+@pytest.mark.parametrize("view", [[], ["--windows"]])
+def test_the_cache_changes_no_event(
+    run: Run, wav: WriteWav, tmp_path: Path, view: list[str]
+) -> None:
+    files = [wav(f"{seed}.wav", seconds=3.0 + seed, seed=seed) for seed in range(4)]
+    (tmp_path / "bad.wav").write_text("no sound")
+    ask = ["detect", *files, tmp_path / "bad.wav", *ASK, *view, "-f", "csv"]
+    plain = run(*ask)
+    assert plain[0] == 1
+    assert run(*ask, "--cache") == run(*ask, "--cache") == plain
 
 
 def test_embeddings_come_from_the_cache_as_well(run: Run, wav: WriteWav, tmp_path: Path) -> None:
     files = [wav("a.wav"), wav("b.wav", seed=3)]
-    for name, options in (("a", []), ("b", ["--cache"]), ("c", ["--cache", "--threads", 1])):
+    for name, options in (("a", []), ("b", ["--cache"]), ("c", ["--cache", "--engine", "local:1"])):
         assert run("embed", *files, "-b", "fake", "-o", tmp_path / f"{name}.npz", *options)[0] == 0
     one, two, three = (EmbeddingFile.load(tmp_path / f"{name}.npz") for name in "abc")
     for other in (two, three):
@@ -205,13 +224,12 @@ def test_a_run_that_writes_to_a_file_writes_nothing_to_stdout(
     [
         (["classify", "a.wav", "-b", "fake"], 2, "No labels given"),
         (["classify", "a.wav", "-b", "fake", "-l", " , "], 2, "No labels given"),
-        (["classify", "a.wav", "-b", "fake", "-l", "dog"], 2, "nothing to choose between"),
         (["classify", "a.wav", "-b", "fake", "-l", "a_b, A b"], 2, "are the same words"),
         (["classify", "a.wav", *ASK, "--labels-file", "x"], 2, "not both"),
         (["classify", "a.wav", "-b", "fake", "--labels-file", "x"], 2, "Cannot read the labels"),
-        (["classify", "a.wav", *ASK, "--pack", "das53"], 2, "did you mean 'das52'"),
-        (["classify", "a.wav", *ASK, "--prompt", "sound"], 2, "placeholder {c}"),
-        (["classify", "a.wav", *ASK, "--beta", "much"], 2, "--beta must be a number"),
+        (["classify", "a.wav", *ASK, "--set", "pack=das53"], 2, "did you mean 'das52'"),
+        (["classify", "a.wav", *ASK, "--set", "prompt=sound"], 2, "placeholder {c}"),
+        (["classify", "a.wav", *ASK, "--set", "beta=much"], 2, "beta"),
         (["classify", "a.wav", *ASK, "--threshold", "nan"], 2, "--threshold must be a number"),
         (["classify", "a.wav", *ASK, "--rule", "cosin"], 2, "did you mean 'cosine'"),
         (["classify", "a.wav", *ASK, "--format", "cvs"], 2, "did you mean 'csv'"),
@@ -219,12 +237,24 @@ def test_a_run_that_writes_to_a_file_writes_nothing_to_stdout(
         (["classify", "a.wav", *ASK, "--set", "tau=1"], 2, "No setting called 'tau'"),
         (["classify", "a.wav", *ASK, "--rule", "zs_audio"], 2, "needs noise"),
         (["classify", "a.wav", "-l", "a, b", "-b", "fakee"], 2, "did you mean 'fake'"),
-        (["classify", "a.wav", *ASK, "--compare", "das", "--timeline"], 2, "leave out"),
+        (["classify", "a.wav", *ASK, "--compare", "das", "--multi"], 2, "leave out"),
+        (["classify", "a.wav", *ASK, "--timeline"], 2, "`driftscore detect`"),
+        (["classify", "a.wav", *ASK, "--windows"], 2, "`driftscore detect`"),
+        (["clasify", "a.wav"], 2, "did you mean 'classify'"),
+        (["lab", "ruun"], 2, "did you mean 'run'"),
+        (["classify", "a.wav", "--lables", "x"], 2, "'--labels'"),
+        (["classify", "a.wav", *ASK, "--runtime", "onx"], 2, "did you mean 'onnx'"),
+        (["embed", "a.wav"], 2, "--out"),
+        (["classify"], 2, "FILES"),
         (["score", "absent.npz", "--head", "x"], 1, "no embedding file at absent.npz"),
         (["head", *ASK, "-o", "."], 2, "is a folder"),
         (["classify", "a.wav", *ASK, "--engine", "locale"], 2, "did you mean 'local'"),
-        (["classify", "a.wav", *ASK, "--threads", "many"], 2, "--threads must be a whole number"),
-        (["embed", "a.wav", "-b", "fake", "-o", "x.npz", "--threads", "0"], 2, "threads must be"),
+        (["classify", "a.wav", *ASK, "--engine", "local:many"], 2, "a whole number"),
+        (
+            ["embed", "a.wav", "-b", "fake", "-o", "x.npz", "--engine", "local:0"],
+            2,
+            "threads must be",
+        ),
         (["list", "rule"], 2, "did you mean 'rules'"),
     ],
 )
@@ -254,29 +284,26 @@ def test_a_folder_without_audio_is_reported_before_the_model_is_loaded(
 def test_several_files_do_not_fit_an_audacity_track(run: Run, wav: WriteWav) -> None:
     status, _, err = run("classify", wav("a.wav"), wav("b.wav"), *ASK, "-f", "audacity")
     assert status == 2
-    assert "belongs to one recording" in err
+    assert "takes one recording, and there are 2" in err
 
 
-@pytest.mark.parametrize(
-    ("what", "some"),
-    [
-        ("rules", {"das", "cosine", "tgap"}),
-        ("backbones", {"mini", "fake", "clap"}),
-        ("packs", {"das52", "das4"}),
-        ("presets", {"das2026", "acevedo2025"}),
-        ("engines", {"local", "ray"}),
-        ("formats", {"table", "csv", "json", "jsonl", "audacity", "raven"}),
-        ("datasets", {"esc50", "folder"}),
-        ("noises", {"synthetic", "demand"}),
-        ("mixings", {"scaper", "additive"}),
-    ],
-)
-def test_a_list_has_a_line_for_each_choice(run: Run, what: str, some: set[str]) -> None:
-    status, out, _ = run("list", what, "-f", "csv")
-    rows = list(csv.DictReader(io.StringIO(out)))
-    assert status == 0
-    assert some <= {row[what.removesuffix("s")] for row in rows}
-    assert all(row["what"] for row in rows)
+def test_a_list_has_a_line_for_each_choice(run: Run) -> None:
+    for what, some in {
+        "rules": {"das", "cosine", "tgap"},
+        "backbones": {"mini", "fake", "clap"},
+        "packs": {"das52", "das4"},
+        "presets": {"das2026", "acevedo2025"},
+        "engines": {"local", "ray"},
+        "formats": {"table", "csv", "json", "jsonl", "audacity", "raven"},
+        "datasets": {"esc50", "folder"},
+        "noises": {"synthetic", "demand"},
+        "mixings": {"scaper", "additive"},
+    }.items():
+        status, out, _ = run("list", what, "-f", "csv")
+        rows = list(csv.DictReader(io.StringIO(out)))
+        assert status == 0
+        assert some <= {row[what.removesuffix("s")] for row in rows}
+        assert all(row["what"] for row in rows)
 
 
 def test_python_m_driftscore_shows_the_version() -> None:
@@ -302,7 +329,7 @@ def test_verbose_reports_what_the_model_itself_says_it_runs_in(run: Run, wav: Wr
 
 
 def test_a_timeline_without_events_still_has_a_header(run: Run, wav: WriteWav) -> None:
-    ask = ["classify", wav(), *ASK, "--timeline", "--threshold", 10]
+    ask = ["detect", wav(), *ASK, "--threshold", 10]
     header = "file,start_s,end_s,time,label,score,threshold,level_db,snr_db,unit,error\n"
     assert run(*ask, "-f", "csv")[:2] == (0, header)
     assert run(*ask, "-f", "jsonl")[:2] == (0, "")
@@ -315,7 +342,7 @@ def test_no_command_uses_what_is_deprecated(
 ) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)
-        status, _, err = run("classify", wav(), *ASK, "--beta", "0.1")
+        status, _, err = run("classify", wav(), *ASK, "--set", "beta=0.1")
     assert (status, err) == (0, "")
 
 
@@ -323,10 +350,10 @@ def test_no_command_uses_what_is_deprecated(
 def test_the_exit_status_is_that_of_the_error(
     run: Run, monkeypatch: pytest.MonkeyPatch, error: type[DriftscoreError], status: int
 ) -> None:
-    def fail() -> None:
+    def fail(*_: object, **__: object) -> None:
         raise error("the reason")
 
-    monkeypatch.setattr("driftscore.cli.app.make_app", lambda: fail)
+    monkeypatch.setattr(app, "main", fail)
     assert run() == (status, "", "error: the reason\n")
 
 
@@ -338,9 +365,39 @@ def test_exporting_a_folder_without_a_checkpoint_is_an_error_in_words(
     assert err.splitlines()[-1].startswith(f"error: {tmp_path} is not a CLAP checkpoint")
 
 
-def test_the_lab_is_imported_only_when_it_is_used() -> None:
+def test_every_command_shows_two_examples_and_its_summary_in_the_list() -> None:
+    for name, command in all_commands().items():
+        assert (command.help or "").split("\n\n")[0] == COMMANDS[name][1]
+        for one in (command, *getattr(command, "commands", {}).values()):
+            assert isinstance(one, Command)
+            assert len(one.examples) == 2, f"{name} {one.name}"
+
+
+@pytest.mark.parametrize(("name", "most"), [("classify", 23), ("detect", 28), ("listen", 28)])
+def test_a_command_has_few_options_and_labels_format_and_output_first(name: str, most: int) -> None:
+    flags = [one.opts[0] for one in all_commands()[name].params if one.opts[0].startswith("-")]
+    assert len(flags) <= most
+    assert flags[0] == "--labels"
+    if name != "listen":
+        assert {"--format", "--out"} <= set(flags[:6])
+
+
+def loaded_by(*arguments: str) -> set[str]:
+    """Return the modules that a process has imported when the command is done."""
     code = (
-        "import driftscore.cli.app, sys; print([m for m in sys.modules if 'driftscore.lab' in m])"
+        "import sys\nfrom driftscore.cli.app import main\n"
+        f"sys.argv = {['driftscore', *arguments]!r}\n"
+        "try:\n    main()\nfinally:\n    print(*sys.modules, file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    return set(done.stderr.split())
+
+
+def test_a_plain_classify_imports_no_events_no_store_and_no_pictures(wav: WriteWav) -> None:
+    modules = loaded_by("classify", wav(), *ASK)
+    assert "driftscore.cli.classify" in modules
+    for room in ("detector", "events", "decisions", "pictures", "live", "service", "lab"):
+        assert not [one for one in modules if f"{one}.".startswith(f"driftscore.{room}.")], room
+    others = {f"driftscore.cli.{COMMANDS[name][0].split(':')[0]}" for name in COMMANDS}
+    assert modules & others == {"driftscore.cli.classify"}
+    assert not modules & {"pydantic", "rich", "typer"}

@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +57,7 @@ def test_the_beta_of_a_preset_reaches_the_head_and_an_option_wins(
     for options, beta in (
         ([], 0.25),
         (["--preset", preset], 0.7),
-        (["--preset", preset, "--beta", "0.1"], 0.1),
+        (["--preset", preset, "--set", "beta=0.1"], 0.1),
         (["--preset", preset, "--set", "beta=0.2"], 0.2),
     ):
         head = head_of(run, tmp_path, *options)
@@ -90,7 +92,7 @@ def test_each_compared_rule_gets_the_settings_that_it_has(
 ) -> None:
     file = wav()
     ask = ["classify", file, *ASK, "-r", rule, "--compare", other, "-f", "jsonl"]
-    status, out, _ = run(*ask, "--set", "tau=0.9", "--beta", "0.8")
+    status, out, _ = run(*ask, "--set", "tau=0.9", "--set", "beta=0.8")
     assert status == 0
     row = json.loads(out)
     for name, settings in (("zs_text", {"tau": 0.9}), ("das", {"beta": 0.8})):
@@ -105,10 +107,10 @@ def test_each_compared_rule_gets_the_settings_that_it_has(
 def test_noise_goes_to_the_compared_rule_that_uses_it(run: Run, wav: WriteWav) -> None:
     file, noise = wav(), wav("noise.wav", seed=5)
     ask = ["classify", file, *ASK, "-r", "das", "--compare", "zs_audio", "-f", "csv"]
-    status, out, _ = run(*ask, "--noise", noise)
+    status, out, _ = run(*ask, "--set", f"noise={noise}")
     assert status == 0
     assert next(csv.DictReader(io.StringIO(out)))["zs_audio"] in LABELS
-    status, _, err = run("classify", file, *ASK, "--noise", noise)
+    status, _, err = run("classify", file, *ASK, "--set", f"noise={noise}")
     assert (status, "No setting called 'noise'" in err) == (2, True)
 
 
@@ -130,3 +132,23 @@ def test_a_rule_from_outside_is_used_by_its_reference_or_its_entry_point(
 def test_an_entry_point_is_listed(run: Run) -> None:
     rows = list(csv.DictReader(io.StringIO(run("list", "rules", "-f", "csv")[1])))
     assert {"rule": "double", "what": "Rank labels by a multiple of their cosine"} in rows
+
+
+def test_a_rule_in_a_file_of_the_current_folder_is_found_by_the_installed_command(
+    wav: WriteWav, tmp_path: Path
+) -> None:
+    program = Path(sys.executable).with_name("driftscore")
+    if not program.is_file():
+        pytest.skip("THE COMMAND IS NOT INSTALLED: make setup")
+    (tmp_path / "my_rules.py").write_text(RULE)
+    file = wav()
+
+    def call(rule: str) -> "subprocess.CompletedProcess[str]":
+        command = [str(program), "classify", file, *ASK, "--rule", rule, "--format", "csv"]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    found = call("my_rules:double")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert call("my_rules:missing").returncode == 2
+    (tmp_path / "soxr.py").write_text("raise SystemExit('the library of the folder was imported')")
+    assert call("my_rules:double").stdout == found.stdout

@@ -12,7 +12,15 @@ import soundfile
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from driftscore.clock import GIVEN, METADATA, NAME, from_metadata, from_name, parse_start, start_of
+from driftscore.audio.clock import (
+    GIVEN,
+    METADATA,
+    NAME,
+    from_metadata,
+    from_name,
+    parse_start,
+    start_of,
+)
 from driftscore.errors import UsageError
 
 NIGHT = datetime(2026, 11, 16, 3, 15)

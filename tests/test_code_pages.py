@@ -10,23 +10,21 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import soundfile
 
 from driftscore.formats import format_names
-from driftscore.progress import progress_bar
+from driftscore.system.progress import progress_bar
 
-from .conftest import noise_clip
+from .conftest import Speak, noise_clip
 from .fuzz.cases import all_commands
 
 PAGES = ("cp1252", "cp437", "cp932", "ascii")
 """Western Europe, the consoles of the United States, Japan, and the least that there is."""
 NAMES = ("café.wav", "日本.wav", "\N{DOG FACE}.wav")
 LABELS = ["--labels", "Hündin, 犬, siren", "--backbone", "fake"]
-Written = tuple[int, str, str]
 
 
 @pytest.fixture
@@ -47,33 +45,6 @@ def escaped(text: str, page: str) -> str:
     return text.encode(page, "backslashreplace").decode(page)
 
 
-Speak = Callable[..., Written]
-"""The fixture `speak`: a code page, arguments of the command -> exit status, stdout, stderr."""
-
-
-@pytest.fixture
-def speak(monkeypatch: pytest.MonkeyPatch) -> Speak:
-    """Return a function that runs the command with streams of a code page."""
-    from driftscore.cli.app import main
-
-    monkeypatch.setenv("COLUMNS", "400")
-
-    def call(page: str, *arguments: object) -> Written:
-        streams = [io.BytesIO(), io.BytesIO()]
-        for stream, name in zip(streams, ("stdout", "stderr"), strict=True):
-            text = io.TextIOWrapper(stream, encoding=page, errors="strict", write_through=True)
-            monkeypatch.setattr(sys, name, text)
-        monkeypatch.setattr(sys, "argv", ["driftscore", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        out, err = (stream.getvalue().decode(page) for stream in streams)
-        assert "Traceback" not in err
-        assert "unexpected" not in err
-        return int(stop.value.code or 0), out, err
-
-    return call
-
-
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("format", sorted({*format_names()} - {"audacity"}))
 def test_every_format_can_be_written_to_a_stream_of_a_code_page(
@@ -92,8 +63,8 @@ def test_events_of_a_file_can_be_written_for_audacity(
     speak: Speak, sounds: Path, page: str
 ) -> None:
     file = sounds / "日本.wav"
-    assert speak(page, "classify", file, *LABELS, "--timeline", "--format", "audacity")[0] == 0
-    assert speak(page, "classify", file, *LABELS, "--timeline")[0] == 0
+    assert speak(page, "detect", file, *LABELS, "--format", "audacity")[0] == 0
+    assert speak(page, "detect", file, *LABELS)[0] == 0
 
 
 def test_json_loses_nothing_and_csv_shows_escapes(speak: Speak, sounds: Path) -> None:

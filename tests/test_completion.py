@@ -4,63 +4,73 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from .conftest import Run
 
-ASK = "import driftscore.cli.app as a, sys; sys.argv[0] = 'driftscore'; a.main()"
+
+@pytest.fixture
+def words(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
+    """Return a function: what completes the last word of a line, as the script of bash asks."""
+
+    def complete(line: str) -> list[str]:
+        parts = line.split(" ")
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.setenv("_DRIFTSCORE_COMPLETE", "bash_complete")
+        monkeypatch.setenv("COMP_WORDS", "\n".join(parts))
+        monkeypatch.setenv("COMP_CWORD", str(len(parts) - 1))
+        status, out, err = run()
+        assert (status, err) == (0, "")
+        return [line.partition(",")[2] for line in out.splitlines()]
+
+    return complete
 
 
-def words(line: str, home: Path) -> list[str]:
-    """Return what completes the last word of a line, as the script of bash asks for it."""
-    given = line.split(" ")
-    asked = {"_DRIFTSCORE_COMPLETE": "complete_bash", "HOME": str(home),
-             "COMP_WORDS": "\n".join(given), "COMP_CWORD": str(len(given) - 1)}  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-c", ASK],
-        env=os.environ | asked,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.split()
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])
 def test_a_script_is_printed_and_nothing_is_written(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shell: str
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
-    status, out, err = run("completion", shell)
-    assert (status, err) == (0, "")
-    assert "_DRIFTSCORE_COMPLETE" in out
+    for shell in ("bash", "zsh", "fish", "powershell"):
+        status, out, err = run("completion", shell)
+        assert (status, err) == (0, "")
+        assert "_DRIFTSCORE_COMPLETE" in out
     assert not list((tmp_path / "home").iterdir())
 
 
 def test_an_unknown_shell_is_wrong_usage(run: Run) -> None:
     status, out, err = run("completion", "tcsh")
     assert (status, out) == (2, "")
-    assert "bash" in err
+    assert "did you mean 'zsh'" in err
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("driftscore cl", ["classify"]),
-        ("driftscore lab run --sto", ["--store"]),
-        ("driftscore listen --pc", ["--pcm"]),
-        ("driftscore cache cl", ["clear"]),
-        ("driftscore completion z", ["zsh"]),
-    ],
-)
 def test_commands_options_and_groups_are_completed(
-    tmp_path: Path, line: str, expected: list[str]
+    words: Callable[[str], list[str]], tmp_path: Path
 ) -> None:
-    assert words(line, tmp_path) == expected
+    for line, expected in {
+        "driftscore cl": "classify",
+        "driftscore lab run --sto": "--store",
+        "driftscore listen --pc": "--pcm",
+        "driftscore cache cl": "clear",
+        "driftscore completion z": "zsh",
+        "driftscore classify --format aud": "audacity",
+        "driftscore classify --rule cosi": "cosine",
+        "driftscore classify --runtime to": "torch",
+    }.items():
+        assert words(line) == [expected], line
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_powershell_is_answered_with_one_word_per_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("_DRIFTSCORE_COMPLETE", "powershell_complete")
+    monkeypatch.setenv("COMP_WORDS", "driftscore lab r")
+    monkeypatch.setenv("COMP_WORD", "r")
+    assert run()[1].split() == ["rebuild", "report", "run"]
 
 
 def test_bash_completes_with_the_script(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from driftscore import Backbone, build_bank
-from driftscore.audiocache import AudioCache, packed
-from driftscore.textcache import TextCache, TextEncoder
+from driftscore.engines.audio_cache import AudioCache, packed
+from driftscore.text.cache import TEXTS, TextCache, TextEncoder
 
 from .conftest import LABELS, Counting, WriteWav
 from .test_audiocache import embed, embed_cached, settle
@@ -146,10 +146,10 @@ def test_a_name_that_is_not_utf_8_is_cached(wav: WriteWav) -> None:
     settle(odd)
     cache = AudioCache("m")
     [found] = cache.look_up([odd])
-    entry = packed(np.array([[0.0, 1.0]]), np.ones((1, 4), np.float32))
-    cache.put([cache.read(odd, found)._replace(entry=entry)])
+    windows = packed(np.array([[0.0, 1.0]]), np.ones((1, 4), np.float32))
+    cache.put([cache.read(odd, found)._replace(windows=windows)])
     [again] = cache.look_up([odd])
-    assert again.entry == entry
+    assert again.windows == windows
 
 
 def locked(path: Path) -> sqlite3.Connection:
@@ -164,7 +164,7 @@ def test_a_locked_cache_is_waited_for_two_seconds_and_then_not_used(
     files = [wav(f"{i}.wav", seconds=1.0, seed=i) for i in range(3)]
     embed_cached(files[:1], counting)
     cache = TextCache(tmp_path / "texts.sqlite")
-    cache.put(counting.cache_key, ["a"], counting.inner.embed_text(["a"]))
+    cache.put(TEXTS, counting.cache_key, {"a": counting.inner.embed_text(["a"])[0]})
     holders = [locked(AudioCache("").path), locked(cache.path)]
     try:
         began = time.monotonic()
@@ -185,12 +185,12 @@ def test_a_locked_cache_is_waited_for_two_seconds_and_then_not_used(
 
 def test_a_cache_that_is_locked_for_a_moment_is_used(fake: Backbone, tmp_path: Path) -> None:
     cache = TextCache(tmp_path / "texts.sqlite")
-    cache.put("m", ["a"], fake.embed_text(["a"]))
+    cache.put(TEXTS, "m", {"a": fake.embed_text(["a"])[0]})
     db = sqlite3.connect(cache.path, isolation_level=None, check_same_thread=False)
     db.execute("BEGIN EXCLUSIVE")
     release = threading.Timer(0.5, db.close)
     release.start()
-    assert set(cache.get("m", ["a"])) == {"a"}
+    assert set(cache.get(TEXTS, "m", ["a"])) == {"a"}
     release.join()
 
 
@@ -220,5 +220,23 @@ def test_a_cache_that_is_no_file_is_not_waited_for(fake: Backbone, tmp_path: Pat
 def test_embeddings_that_are_not_finite_are_never_stored(tmp_path: Path) -> None:
     cache = TextCache(tmp_path / "texts.sqlite")
     rows = np.array([[np.nan, 1], [0, 0], [3, 4]], np.float32)
-    cache.put("m", ["a", "b", "c"], rows)
-    assert set(cache.get("m", ["a", "b", "c"])) == {"c"}
+    cache.put(TEXTS, "m", dict(zip("abc", rows, strict=True)))
+    assert set(cache.get(TEXTS, "m", ["a", "b", "c"])) == {"c"}
+
+
+def test_a_cache_is_usable_after_a_fork_and_after_the_caches_were_cleared(tmp_path: Path) -> None:
+    cache = TextCache(tmp_path / "texts.sqlite")
+    row = np.array([0.6, 0.8], np.float32)
+    cache.put(TEXTS, "m", {"parent": row})
+    with cache._file._lock:  # as if another thread used it at the moment of the fork
+        child = os.fork()
+        if child == 0:
+            cache.put(TEXTS, "m", {"child": row})
+            os._exit(
+                0 if set(cache.get(TEXTS, "m", ["parent", "child"])) == {"parent", "child"} else 1
+            )
+    assert os.waitpid(child, 0)[1] == 0
+    assert set(cache.get(TEXTS, "m", ["parent", "child"])) == {"parent", "child"}
+    cache.path.unlink()
+    cache.put(TEXTS, "m", {"again": row})
+    assert set(cache.get(TEXTS, "m", ["parent", "again"])) == {"again"}

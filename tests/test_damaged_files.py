@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftscore import ClassBank, FormatError, Head, compile_head
-from driftscore.calibration import Calibration
-from driftscore.embeddings import EmbeddingFile, load_vectors
+from driftscore.backbones.stored import EmbeddingFile, load_vectors
+from driftscore.backbones.vectors import unit
 from driftscore.errors import DriftscoreError
-from driftscore.tensorfile import write_tensors
-from driftscore.vectors import unit
+from driftscore.scoring.calibration import Calibration
+from driftscore.storage.tensors import write_tensors
 
 from .mutation import DAMAGE, FUZZ, Damage, damaged, replacements
 

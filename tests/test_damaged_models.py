@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,7 @@ from hypothesis import given
 from driftscore.backbones.clap.exported import KIND, Probe, read_export
 from driftscore.backbones.mini import HOME, load
 from driftscore.backbones.mn04.minilm import SentenceEncoder
-from driftscore.backbones.onnx.sessions import LazySession, OnnxRun, open_session
-from driftscore.backbones.onnx.tokenizer import open_tokenizer
+from driftscore.backbones.onnx.sessions import OnnxSession, open_session, open_tokenizer
 from driftscore.errors import FormatError
 
 from .mutation import DAMAGE, FUZZ, VALUES, Damage, damaged, replacements
@@ -41,7 +41,7 @@ def refused(read: Callable[[], object]) -> None:
 
 def test_the_undamaged_manifest_is_read(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(json.dumps(MANIFEST))
-    assert read_export(tmp_path).description.mel.rate == 48_000
+    assert read_export(tmp_path).manifest.model.mel.rate == 48_000
 
 
 def test_a_manifest_with_any_wrong_value_is_refused(tmp_path: Path) -> None:
@@ -101,13 +101,10 @@ def test_what_is_no_graph_or_does_not_fit_its_input_is_refused() -> None:
     for graph in (b"", b"not a graph", (HOME / "pool.onnx").read_bytes()[:-200]):
         with pytest.raises(FormatError, match="cannot be loaded"):
             open_session(graph)
-    pool = (HOME / "pool.onnx").read_bytes()
-    with pytest.raises(FormatError, match="cannot be run"):
-        LazySession(pool).run(["embedding"], {"features": np.ones((1, 3, 3), np.float32)})
-    with pytest.raises(FormatError, match="cannot be run"):
-        LazySession(pool).run(["other"], {})
-    with pytest.raises(FormatError, match="cannot be run"):
-        OnnxRun(pool)(np.ones(3, np.float32))
+    pool = OnnxSession(partial(open_session, (HOME / "pool.onnx").read_bytes()))
+    for output, shape in (("embedding", (1, 3, 3)), ("embedding", (3,)), ("other", (1, 384, 9))):
+        with pytest.raises(FormatError, match="cannot be run"):
+            pool.run(output, {"features": np.ones(shape, np.float32)})
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"model": 3}', "\0", "x" * 100])
@@ -142,7 +139,10 @@ def test_the_sums_of_a_build_must_be_texts_by_name(tmp_path: Path) -> None:
     home.mkdir()
     (home / "x").write_bytes(b"x")
     digest = hashlib.sha256(b"x").hexdigest()
-    for sums in ("sha256 = 3", 'sha256 = "x"', f'[sha256]\nx = "{digest}"', "[sha256]\nx = 3"):
+    for sums in (
+        "sha256 = 3", 'sha256 = "x"', f'[sha256]\nx = "{digest}"', "[sha256]\nx = 3",
+        '[sha256]\nx = "no digest"',
+    ):  # fmt: skip
         (home / "manifest.toml").write_text(sums)
         with pytest.raises(FormatError, match="mini"):
             load(home)

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 import soundfile
 
-from driftscore import AudioError, Backbone, Classifier, Embedder, decoding
-from driftscore.audio import read
+from driftscore import AudioError, Backbone, Classifier, Embedder
+from driftscore.audio import decoding
+from driftscore.audio.recordings import read
 from driftscore.backbones import Features
-from driftscore.embeddings import EmbeddingFile
-from driftscore.vectors import Vector
+from driftscore.backbones.stored import EmbeddingFile
+from driftscore.backbones.vectors import Vector
 
 from .conftest import LABELS, Counting, Run, WriteWav
 

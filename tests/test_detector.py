@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from driftscore import Audio, Classifier, Detection, Embedder, Event, UsageError
-from driftscore.audio import read
+from driftscore.audio.noise import add_at_snr, synthetic
+from driftscore.audio.recordings import read
 from driftscore.calibrate import add_quiet
-from driftscore.calibration import Calibration
 from driftscore.errors import AudioError
-from driftscore.noise import add_at_snr, synthetic
-from driftscore.thresholds import multiple_for
-from driftscore.watchlist import WatchedLabel, WatchList
+from driftscore.events.thresholds import multiple_for
+from driftscore.events.watchlist import WatchedLabel, WatchList
+from driftscore.scoring.calibration import Calibration
 
 RATE = 32_000
 SOUNDS = Path(__file__).resolve().parent.parent / "demo" / "sounds"
@@ -147,20 +147,20 @@ def test_a_clip_where_nothing_fits_has_no_label(embedder: Embedder) -> None:
     detector = Classifier(["siren", "dog bark"], backbone=embedder).detector()
     for name, expected in (("siren", "siren"), ("ticking_clock", ""), ("speech", "")):
         [embedded] = embedder.embed([SOUNDS / f"{name}.flac"])
-        result = detector.judge(embedded.source, embedded.embedding)
+        result = detector.label_or_none(embedded.source, embedded.embedding)
         assert result.label == expected
         assert len(result.ranking) == 2
 
 
 def test_whether_anything_fits_needs_a_calibration(embedder: Embedder) -> None:
-    detector = Classifier(WORDS, backbone=embedder, calibration=False).detector()
+    detector = Classifier(WORDS, backbone=embedder, calibration=None).detector()
     [embedded] = embedder.embed([SOUNDS / "siren.flac"])
     with pytest.raises(UsageError, match="driftscore calibrate"):
-        detector.judge("siren", embedded.embedding)
+        detector.label_or_none("siren", embedded.embedding)
 
 
 def test_without_a_calibration_loud_changes_are_still_found(
     embedder: Embedder, street: Audio
 ) -> None:
-    found = Classifier(WORDS, backbone=embedder, calibration=False).events(street)
+    found = Classifier(WORDS, backbone=embedder, calibration=None).events(street)
     assert "siren" in {event.label for event in found}

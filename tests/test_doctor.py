@@ -5,26 +5,27 @@ import io
 import json
 import sys
 import tomllib
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 
 from driftscore.backbones import hub, mini
 from driftscore.cli import doctor
-from driftscore.cli.doctor import EXTRAS, examine
+from driftscore.cli.doctor import PURPOSES, examine
 from driftscore.version import __version__
 
 from .conftest import PROJECT, Run
 
 
 def states() -> dict[str, tuple[str, str]]:
-    return {str(row["part"]): (str(row["state"]), str(row["what"])) for row in examine()}
+    return {part: (state, what) for part, state, what in examine()}
 
 
 def test_it_reports_the_version_the_runtimes_and_the_places(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.setattr(hub.settings(), "HF_HUB_CACHE", str(tmp_path / "hf" / "hub"))
     (tmp_path / "hf" / "hub" / "models--laion--clap-htsat--x").mkdir(parents=True)
     status, out, _ = run("doctor", "--format", "csv")
     assert status == 0, out
@@ -42,15 +43,13 @@ def test_it_reports_the_version_the_runtimes_and_the_places(
 def test_every_extra_is_known_with_its_libraries() -> None:
     about = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))
     extras = set(about["project"]["optional-dependencies"]) - {"dev"}
-    listed = {extra.name for extra in EXTRAS}
-    assert extras <= listed, "add the extra to EXTRAS in cli/doctor.py"
+    assert extras == set(PURPOSES), "add the extra to PURPOSES in cli/doctor.py"
 
 
 def test_a_missing_part_comes_with_its_purpose_and_the_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in ("mteb", "onnx"):
-        monkeypatch.setitem(sys.modules, name, None)
+    remove(monkeypatch, {"mteb", "onnx"})
     monkeypatch.setenv("PATH", "")
     found = states()
     state, what = found["extra mteb"]
@@ -90,10 +89,30 @@ def test_the_hub_is_asked_only_on_request(run: Run, monkeypatch: pytest.MonkeyPa
 
 
 def test_it_works_where_nothing_optional_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for extra in EXTRAS:
-        for library in extra.libraries:
-            monkeypatch.setitem(sys.modules, library, None)
+    needs = doctor.libraries()
+    always = set(needs.pop(""))
+    remove(monkeypatch, {name for names in needs.values() for name in names} - always)
+    monkeypatch.setitem(sys.modules, "torch", None)
     found = states()
     assert not [part for part, (state, _) in found.items() if state == "broken"]
-    assert all(found[f"extra {extra.name}"][0] == "missing" for extra in EXTRAS)
+    assert all(found[f"extra {extra}"][0] == "missing" for extra in PURPOSES)
     assert mini.HOME.is_dir()
+
+
+def test_it_works_in_a_copy_of_the_source_that_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(name: str) -> None:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(doctor, "requires", fail)
+    assert doctor.libraries() == {"": []}
+
+
+def remove(monkeypatch: pytest.MonkeyPatch, packages: set[str]) -> None:
+    """Let some packages look as if they were not installed."""
+
+    def version_of(name: str) -> str | None:
+        return None if name in packages else "1.0"
+
+    monkeypatch.setattr(doctor, "version_of", version_of)

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from driftscore import Backbone, Classifier, Embedded, Embedder, UsageError, load_backbone
-from driftscore.audio import Recording
+from driftscore.audio.recordings import Recording
 from driftscore.backbones import Features
-from driftscore.vectors import Vector
+from driftscore.backbones.vectors import Vector
 
 from .conftest import LABELS, Counting, WriteWav, noise_clip
 from .test_engines import Watched, clips

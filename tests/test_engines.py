@@ -22,10 +22,11 @@ from driftscore import (
     Head,
     UsageError,
 )
-from driftscore.audio import Recording, Window
+from driftscore.audio.recordings import Recording, Window
 from driftscore.backbones import Features
-from driftscore.engines import engine_names, find_engine, local
-from driftscore.vectors import Matrix, Vector
+from driftscore.backbones.vectors import Matrix, Vector
+from driftscore.engines import KIND, engine_names, local
+from driftscore.system.plugins import find
 
 from .conftest import WriteWav, embed_recording, embed_windows, noise_clip
 
@@ -237,7 +238,7 @@ def test_what_is_no_sound_at_all_is_an_error_of_its_own() -> None:
 
 def test_an_unknown_engine_and_a_wrong_number_of_threads_are_refused() -> None:
     assert engine_names() == ("local", "ray")
-    assert find_engine("local") is local
+    assert find(KIND, "local") is local
     with pytest.raises(UsageError, match="No engine called 'locl'; did you mean 'local'"):
         Embedder("fake", engine="locl")
     wrong: list[Any] = [0, -1, 2.5, True]

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from driftscore import UsageError
-from driftscore.audio import expand
+from driftscore.audio.recordings import expand
 from driftscore.formats import OutputRow, visible, write_rows
 
-from .conftest import Run, WriteWav
+from .conftest import Run, Speak, WriteWav
 
 RUN = [sys.executable, "-m", "driftscore"]
 ASK = ["--labels", "dog bark, siren", "--backbone", "fake"]
@@ -28,12 +28,14 @@ def written(format: str, row: OutputRow) -> str:
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "=cmd|'/C x'!A"])
-def test_a_text_is_never_a_formula_and_a_number_stays_one(text: str) -> None:
+def test_a_text_is_never_a_formula_in_excel_and_comes_back_from_csv_as_it_is(text: str) -> None:
     row: OutputRow = {"file": text, "score": -0.5, "labels": [text], "count": -3}
-    header, cells = list(csv.reader(io.StringIO(written("csv", row), newline="")))
-    shown = "'" + text.replace("\r", "\\r")
-    assert cells == [shown, "-0.500000", shown, "-3"]
-    assert header == list(row)
+    for format, mark in (("csv", ""), ("excel", "'")):
+        lines = io.StringIO(written(format, row).lstrip("\ufeff"), newline="")
+        header, cells = list(csv.reader(lines))
+        shown = mark + text.replace("\r", "\\r")
+        assert cells == [shown, "-0.500000", shown, "-3"]
+        assert header == list(row)
     assert json.loads(written("jsonl", row))["file"] == text
 
 
@@ -41,7 +43,7 @@ def test_a_text_is_never_a_formula_and_a_number_stays_one(text: str) -> None:
 def test_escape_sequences_do_not_reach_a_terminal(
     text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from driftscore.cli.reporting import say
+    from driftscore.cli.output import say
 
     say(f"skipped: {text}")
     for shown in (written("table", {"file": text, text: 1.0}), capsys.readouterr().err):
@@ -57,37 +59,32 @@ def test_tabs_and_newlines_do_not_break_the_rows_of_audacity_and_raven() -> None
     assert len(lines[1].split("\t")) == len(lines[0].split("\t"))
 
 
-def test_kaleidoscope_holds_no_formula_and_no_broken_row() -> None:
+def test_kaleidoscope_holds_names_as_they_are_and_no_broken_row() -> None:
     row: OutputRow = {"file": "=a/+b/-c\r\n.wav", "start_s": 0.0, "end_s": 1.0, "label": "@x\ny",
                       "score": -0.5, "time": "=1T+1", "error": ""}  # fmt: skip
     rows = list(csv.reader(io.StringIO(written("kaleidoscope", row), newline="")))
     assert len(rows) == 2
-    assert rows[1][1:3] == ["'+b", "'-c\\r\\n.wav"]
-    assert rows[1][5:9] == ["'@x\\ny", "-0.500000", "'=1", "'+1"]
-
-
-def test_a_text_is_never_a_formula_in_excel() -> None:
-    text = written("excel", {"file": "=1+1", "score": -0.5})
-    assert text == "\ufefffile,score\n'=1+1,-0.500000\n"
+    assert rows[1][1:3] == ["+b", "-c\\r\\n.wav"]
+    assert rows[1][5:9] == ["@x\\ny", "-0.500000", "=1", "+1"]
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8", "cp1252"])
 @pytest.mark.parametrize("format", ["csv", "jsonl", "json", "table"])
 def test_names_that_an_encoding_lacks_are_escaped(
-    wav: WriteWav, tmp_path: Path, encoding: str, format: str
+    speak: Speak, wav: WriteWav, tmp_path: Path, encoding: str, format: str
 ) -> None:
     odd = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe.wav")
     shutil.copy(wav(), odd)
     missing = os.fsdecode(os.fsencode(tmp_path) + b"/none\xff.wav")
     files = [wav("犬.wav"), wav("é.wav"), odd, missing]
-    done = subprocess.run(
-        [*RUN, "classify", *files, *ASK, "-f", format],
-        capture_output=True, env={**os.environ, "PYTHONIOENCODING": encoding}, check=False,
-    )  # fmt: skip
-    assert done.returncode == 1, done.stderr
-    assert b"Traceback" not in done.stderr
-    assert b"unexpected" not in done.stderr
-    text = done.stdout.decode(encoding)
+    status, text, _ = speak(encoding, "classify", *files, *ASK, "-f", format)
+    assert status == 1
+    if (encoding, format) == ("ascii", "table"):  # and once as a process of its own
+        done = subprocess.run(
+            [*RUN, "classify", *files, *ASK, "-f", format], check=False, capture_output=True,
+            env={**os.environ, "PYTHONIOENCODING": encoding, "COLUMNS": "400"},
+        )  # fmt: skip
+        assert (done.returncode, done.stdout.decode(encoding)) == (1, text)
     if format == "jsonl":
         names = [json.loads(line)["file"] for line in text.splitlines()]
         assert names == files
@@ -135,7 +132,7 @@ def test_a_folder_that_cannot_be_listed_is_a_row(
 
 @pytest.mark.parametrize("threads", ["9" * 20, "9" * 5000, "5000", "0", "²"])
 def test_an_absurd_number_of_threads_is_wrong_usage(run: Run, wav: WriteWav, threads: str) -> None:
-    status, out, err = run("classify", wav(), *ASK, "--threads", threads)
+    status, out, err = run("classify", wav(), *ASK, "--engine", f"local:{threads}")
     assert (status, out) == (2, "")
     assert "unexpected" not in err
 
@@ -155,7 +152,7 @@ def test_a_working_directory_that_is_gone_and_a_user_without_home(
         "import os, pathlib; os.environ.pop('HOME', 0); os.environ.pop('DRIFTSCORE_CACHE', 0)\n"
         "def fail(self): raise RuntimeError('Could not determine home directory.')\n"
         "pathlib.Path.expanduser = fail\n"
-        "from driftscore.files import cache_home; print(cache_home())"
+        "from driftscore.storage.files import cache_home; print(cache_home())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert b"driftscore-" in done.stdout, done.stderr

@@ -122,10 +122,10 @@ def test_it_is_a_scikit_learn_estimator(classifier: Classifier, wav: WriteWav) -
     assert cross_val_score(twin, files, truth, cv=2).tolist() == [1.0, 1.0]
 
 
-def test_it_has_at_most_ten_parameters(classifier: Classifier) -> None:
+def test_its_parameters_are_these(classifier: Classifier) -> None:
     assert set(classifier.get_params()) == {
-        "labels", "backbone", "rule", "settings", "prompts", "preset", "threshold", "head",
-        "calibration", "progress",
+        "labels", "backbone", "rule", "settings", "prompts", "preset", "standardised", "threshold",
+        "head", "calibration", "progress",
     }  # fmt: skip
 
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driftscore import Audio, AudioError, Backbone, Classifier, Detection, Event, UsageError
-from driftscore.background import LONG_S, SHORT_S, Background
-from driftscore.events import BELOW, REACH_S, SHORT, Criteria, Tracker
-from driftscore.levels import LevelTrack
-from driftscore.vectors import Scores
-from driftscore.watchlist import WatchedLabel, WatchList
+from driftscore.audio.levels import LevelTrack
+from driftscore.backbones.vectors import Scores
+from driftscore.events.background import LONG_S, SHORT_S, Background
+from driftscore.events.tracking import BELOW, REACH_S, SHORT, LabelRules, Tracker
+from driftscore.events.watchlist import WatchedLabel, WatchList
 
 from .conftest import LABELS, noise_clip
 
@@ -23,13 +23,13 @@ def row(*scores: float) -> Scores:
     return np.array(scores, dtype=np.float64)
 
 
-def criteria(count: int = 1, threshold: float = 4.0, shortest: float = 0.0) -> Criteria:
+def criteria(count: int = 1, threshold: float = 4.0, shortest: float = 0.0) -> LabelRules:
     labels = tuple("abcdef"[:count])
-    return Criteria(labels, np.full(count, threshold), np.full(count, shortest))
+    return LabelRules(labels, np.full(count, threshold), np.full(count, shortest))
 
 
 def track(
-    scores: list[Scores], made: Criteria | None = None, *, window_s: float = 2.0
+    scores: list[Scores], made: LabelRules | None = None, *, window_s: float = 2.0
 ) -> list[Event]:
     """Return the events of windows at a hop of half a second."""
     tracker = Tracker(made or criteria(len(scores[0])), Detection(), hop_s=HOP_S)
@@ -102,7 +102,7 @@ def test_a_shorter_event_than_asked_for_is_rejected() -> None:
 
 
 def test_a_negative_word_with_a_higher_peak_rejects_an_event() -> None:
-    made = Criteria(("a",), row(4.0), row(0.0), ("wind",))
+    made = LabelRules(("a",), row(4.0), row(0.0), ("wind",))
     [event] = track([row(0, 0), row(5, 6), *[row(0, 0)] * 8], made)
     assert event.rejected == "more like 'wind'"
     [kept] = track([row(0, 0), row(5, 4), *[row(0, 0)] * 8], made)
@@ -111,7 +111,7 @@ def test_a_negative_word_with_a_higher_peak_rejects_an_event() -> None:
 
 def test_a_negative_word_counts_only_against_the_labels_that_it_opposes() -> None:
     opposed = np.array([[True], [False]])
-    made = Criteria(("a", "b"), row(4.0, 4.0), row(0.0, 0.0), ("wind",), opposed)
+    made = LabelRules(("a", "b"), row(4.0, 4.0), row(0.0, 0.0), ("wind",), opposed)
     found = track([row(0, 0, 0), row(5, 5, 9), *[row(0, 0, 0)] * 8], made)
     assert {event.label: bool(event.rejected) for event in found} == {"a": True, "b": False}
 
@@ -255,6 +255,9 @@ def test_other_wordings_of_a_label_are_averaged(fake: Backbone) -> None:
     assert head.labels == (LABELS[0],)
 
 
-def test_the_old_timeline_is_deprecated(fake: Backbone) -> None:
-    with pytest.warns(DeprecationWarning, match=r"use Classifier\.events"):
-        Classifier(LABELS, backbone=fake, threshold=0.1).timeline(noise_clip(3.0))
+def test_the_threshold_of_labels_is_not_that_of_events(fake: Backbone) -> None:
+    clip = noise_clip(3.0)
+    plain, other = (
+        list(Classifier(LABELS, backbone=fake, threshold=cut).events(clip)) for cut in (None, 1e-6)
+    )
+    assert plain == other

@@ -6,15 +6,15 @@ import re
 import shlex
 import shutil
 import tomllib
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
+import click
 import pytest
-import typer
-import typer.core
 
 import driftscore
-from driftscore.cli import audit, data, lab, listen
-from driftscore.cli.app import app
+from driftscore.cli.app import all_commands
 
 from .conftest import PROJECT
 from .examples import (
@@ -32,7 +32,6 @@ from .fresh_process import Done, run_steps
 EXAMPLES = [example for path in DOCUMENTS for example in examples(path)]
 COMMANDS = [example for example in EXAMPLES if example.kind == "command"]
 RUN = [e for e in EXAMPLES if e.kind in ("command", "python") and e.reason is None]
-GROUPS = {"lab": lab.app, "data": data.app, "audit": audit.app, "listen": listen.app}
 PRELUDE = "import numpy as np\nsamples = np.random.default_rng(0).standard_normal(44_100)\n"
 """What a Python block may use without making it: its samples are the reader's own."""
 BUCKET = """
@@ -42,28 +41,38 @@ fsspec.filesystem("memory").put("night.flac", "/bucket/night/night.flac")
 """Puts a recording where the stand-in for object storage has it."""
 
 
+GROUPS = {name: f"examples {n % 2}" for n, name in enumerate(sorted({e.document for e in RUN}))}
+"""Two groups of documents, which two workers run at the same time."""
+
+
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> list[Done]:
-    """Run all examples in one process, each document in a folder of its own."""
-    home = tmp_path_factory.mktemp("documents")
-    write_recordings(home / "recordings")
-    write_models(home / "hub")
-    steps: list[tuple[str, str]] = []
-    for document in dict.fromkeys(example.document for example in RUN):
-        folder = shutil.copytree(home / "recordings", home / document.replace("/", "_"))
-        for example in EXAMPLES:
-            if example.document == document and example.kind == "file":
-                name, _, text = example.text.partition("\n")
-                (folder / name.removeprefix("# ")).write_text(text, encoding="utf-8")
-        steps += [("folder", str(folder)), ("python", BUCKET)]
-        steps += [step(example) for example in RUN if example.document == document]
-    homes = {"HOME": str(home), "USERPROFILE": str(home)}  # the second is Windows'
-    settings = {**homes, "HF_HUB_CACHE": str(home / "hub"), "HF_HUB_OFFLINE": "1"}
-    found = run_steps(
-        steps, cwd=home, paths=(PROJECT / "src",), cache=home / "cache", settings=settings
-    )
-    setup = [kind == "folder" or text == BUCKET for kind, text in steps]
-    return [one for one, is_setup in zip(found, setup, strict=True) if not is_setup]
+def done(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Example], Done]:
+    """Return what runs the group of an example in one process, a folder per document, once."""
+
+    @cache
+    def run_group(group: str) -> dict[int, Done]:
+        home = tmp_path_factory.mktemp("documents")
+        write_recordings(home / "recordings")
+        write_models(home / "hub")
+        steps: list[tuple[str, str]] = []
+        ids: list[int | None] = []
+        for document in [name for name in GROUPS if GROUPS[name] == group]:
+            folder = shutil.copytree(home / "recordings", home / document.replace("/", "_"))
+            for example in EXAMPLES:
+                if example.document == document and example.kind == "file":
+                    name, _, text = example.text.partition("\n")
+                    (folder / name.removeprefix("# ")).write_text(text, encoding="utf-8")
+            own = [example for example in RUN if example.document == document]
+            steps += [("folder", str(folder)), ("python", BUCKET), *map(step, own)]
+            ids += [None, None, *map(id, own)]
+        homes = {"HOME": str(home), "USERPROFILE": str(home)}  # the second is Windows'
+        settings = {**homes, "HF_HUB_CACHE": str(home / "hub"), "HF_HUB_OFFLINE": "1"}
+        results = run_steps(
+            steps, cwd=home, paths=(PROJECT / "src",), cache=home / "cache", settings=settings
+        )
+        return {key: one for key, one in zip(ids, results, strict=True) if key is not None}
+
+    return lambda example: run_group(GROUPS[example.document])[id(example)]
 
 
 def step(example: Example) -> tuple[str, str]:
@@ -73,9 +82,12 @@ def step(example: Example) -> tuple[str, str]:
     return example.kind, (PRELUDE + text if example.kind == "python" else text)
 
 
-@pytest.mark.parametrize(("number", "example"), list(enumerate(RUN)), ids=map(str, RUN))
-def test_an_example_runs(number: int, example: Example, done: list[Done]) -> None:
-    result = done[number]
+@pytest.mark.parametrize(
+    "example",
+    [pytest.param(e, marks=pytest.mark.xdist_group(GROUPS[e.document]), id=str(e)) for e in RUN],
+)
+def test_an_example_runs(example: Example, done: Callable[[Example], Done]) -> None:
+    result = done(example)
     assert result.status == 0, f"{result.status}\n{result.out}{result.err}"
     shown = " ".join((result.out + result.err).split())
     for line in example.output:
@@ -84,9 +96,8 @@ def test_an_example_runs(number: int, example: Example, done: list[Done]) -> Non
 
 def parse(words: list[str]) -> None:
     """Parse a command line as driftscore does, without running it."""
-    command = typer.main.get_command(GROUPS.get(words[0], app))
-    rest = words[1:] if words[0] in GROUPS else words
-    while isinstance(command, typer.core.TyperGroup) and rest:
+    command, rest = all_commands()[words[0]], words[1:]
+    while isinstance(command, click.Group) and rest and rest[0] in command.commands:
         command, rest = command.commands[rest[0]], rest[1:]
     command.make_context("driftscore", list(rest))
 

@@ -11,8 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftscore.errors import UsageError
-from driftscore.formats import OutputRow, OutputValue, find_format, format_names, write_rows
-from driftscore.formats._values import cell, write_csv
+from driftscore.formats import (
+    KIND,
+    OutputRow,
+    OutputValue,
+    cell,
+    find_format,
+    format_names,
+    write_rows,
+)
+from driftscore.system.plugins import find, summary
 
 from .conftest import LABELS, Install, Run, WriteWav
 
@@ -43,7 +51,7 @@ def test_every_format_describes_itself() -> None:
     )  # fmt: skip
     for name in format_names():
         found = find_format(name)
-        assert found.summary
+        assert summary(find(KIND, name))
         assert found.spans == (name in ("audacity", "kaleidoscope", "raven"))
         assert found.lengths == (name == "raven")
 
@@ -166,7 +174,7 @@ def test_lines_of_csv_are_those_of_the_csv_module(table: list[list[OutputValue]]
         writer.writerow(rows[0])
     for values in table:
         writer.writerow([cell(value) for value in values])
-    write_csv(rows, out, ())
+    write_rows(rows, "csv", out)
     assert out.getvalue() == expected.getvalue()
 
 

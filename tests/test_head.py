@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from driftscore import ClassBank, FormatError, Head, MismatchError, UsageError, compile_head
-from driftscore.vectors import Matrix, unit
+from driftscore.backbones.vectors import Matrix, unit
 
 
 @pytest.fixture

@@ -28,9 +28,7 @@ UNREACHABLE = r"cannot be loaded: it is not on this machine.*hf download some/mo
 @pytest.fixture(autouse=True)
 def private_hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give each test a hub cache of its own, and let the library believe that it is online."""
-    monkeypatch.delenv("HF_HUB_OFFLINE")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     return tmp_path / "hub"
 
@@ -156,7 +154,7 @@ def test_a_name_that_cannot_be_resolved_is_given_up(monkeypatch: pytest.MonkeyPa
 
 
 def test_offline_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:1")
     started = time.monotonic()
     with pytest.raises(DownloadError, match="HF_HUB_OFFLINE is set"):
@@ -168,7 +166,7 @@ def test_an_export_is_downloaded_once_without_code_and_pickles(
     small_hub: type[SmallHub],
 ) -> None:
     model = load_backbone("some/model:quantized")
-    folder = hub.cached_folder("some/model")
+    folder = hub.local_folder("some/model")
     assert folder is not None
     assert names_in(folder) == {
         "config.json", "preprocessor_config.json", "tokenizer.json",
@@ -197,7 +195,7 @@ def test_a_model_without_safetensors_and_graphs_is_not_downloaded(
         graph.unlink()
     with pytest.raises(FormatError, match="no safetensors weights"):
         load_backbone("some/model")
-    assert hub.cached_folder("some/model") is None
+    assert hub.local_folder("some/model") is None
 
 
 @pytest.mark.usefixtures("small_hub")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from driftscore import Backbone, Classifier, build_bank, compile_head, load_backbone
-from driftscore.audio import read
+from driftscore.audio.recordings import read
 from driftscore.backbones.mini import HOME, load
 from driftscore.errors import FormatError, UsageError
 

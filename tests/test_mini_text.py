@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 
 from driftscore.backbones.mini import HOME
 from driftscore.backbones.mn04 import tagspace
-from driftscore.vectors import Vector
+from driftscore.backbones.vectors import Vector
 
 UNKNOWN = 0
 

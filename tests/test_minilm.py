@@ -96,7 +96,7 @@ def _slow_bert(tensors: dict[str, NDArray[np.float32]], ids: list[int]) -> Wide:
 def test_the_graph_equals_a_slow_and_obvious_bert() -> None:
     import onnxruntime
 
-    from driftscore.backbones.mn04.minilm_graph import build_onnx
+    from driftscore.backbones.mn04.minilm import build_onnx
 
     tensors = _tiny_tensors()
     graph = build_onnx(tensors, layers=LAYERS, heads=HEADS)
@@ -108,7 +108,7 @@ def test_the_graph_equals_a_slow_and_obvious_bert() -> None:
 
 @needs_onnx
 def test_a_missing_tensor_is_named() -> None:
-    from driftscore.backbones.mn04.minilm_graph import build_onnx
+    from driftscore.backbones.mn04.minilm import build_onnx
 
     tensors = _tiny_tensors()
     del tensors["encoder.layer.1.output.dense.bias"]
@@ -118,7 +118,7 @@ def test_a_missing_tensor_is_named() -> None:
 
 @needs_onnx
 def test_a_tensor_of_another_type_is_refused() -> None:
-    from driftscore.backbones.mn04.minilm_graph import build_onnx
+    from driftscore.backbones.mn04.minilm import build_onnx
 
     name = "embeddings.LayerNorm.bias"
     tensors = _tiny_tensors() | {name: np.zeros(WIDTH, np.int64)}
@@ -166,7 +166,7 @@ def test_vectors_equal_those_of_transformers() -> None:
     model = transformers.AutoModel.from_pretrained(folder).eval()
     wanted = []
     for text in TEXTS:
-        inputs = tokenizer(text, truncation=True, max_length=minilm.LONGEST, return_tensors="pt")
+        inputs = tokenizer(text, truncation=True, max_length=minilm.MAX_TOKENS, return_tensors="pt")
         with torch.inference_mode():
             mean = model(**inputs).last_hidden_state[0].mean(dim=0)
         wanted.append((mean / mean.norm()).numpy())

@@ -16,13 +16,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from numpy.typing import NDArray
 
-from driftscore.audio import Samples
+from driftscore.audio.recordings import Samples
 from driftscore.backbones.mn04 import tagger as mn04
 from driftscore.backbones.mn04.tagger import Tagger
 from driftscore.backbones.mn04.torch_file import read_tensors
-from driftscore.backbones.onnx.log_mel import FrontEnd, log_mel
+from driftscore.backbones.onnx.log_mel import FrontEnd
 from driftscore.errors import FormatError, UsageError
-from driftscore.files import sha256
+from driftscore.storage.files import sha256
 
 from .mutation import DAMAGE, Damage, damaged
 
@@ -61,7 +61,7 @@ def tagger(golden: Golden, tmp_path_factory: pytest.TempPathFactory) -> Tagger:
 
 
 def test_log_mel_equals_the_golden_one(golden: Golden, clips: list[Samples]) -> None:
-    np.testing.assert_allclose(mn04.log_mel(clips[0]), golden["log_mel_first"], atol=1e-4)
+    np.testing.assert_allclose(mn04.FRONT_END(clips[0]), golden["log_mel_first"], atol=1e-4)
 
 
 def test_logits_and_embeddings_equal_the_golden_ones(
@@ -95,7 +95,7 @@ def test_a_damaged_conversion_in_the_cache_is_made_again(
 @pytest.mark.parametrize("length", [0, 1, 100, 513, 514, 1_000, 32_000])
 def test_a_clip_of_any_length_has_a_finite_log_mel(length: int) -> None:
     samples = np.random.default_rng(0).normal(size=length).astype(np.float32)
-    mel = mn04.log_mel(samples)
+    mel = mn04.FRONT_END(samples)
     assert mel.shape[0] == 128
     assert mel.shape[1] >= 1
     assert np.isfinite(mel).all()
@@ -124,7 +124,7 @@ def test_log_mel_equals_a_slow_and_obvious_one() -> None:
                 down = (edges[m + 2] - f) / (edges[m + 2] - edges[m + 1])
                 total += power * max(0.0, min(up, down))
             expected[m, t] = (np.log(total + 1e-5) + 4.5) / 5
-    np.testing.assert_allclose(log_mel(x.astype(np.float32), front_end), expected, atol=1e-4)
+    np.testing.assert_allclose(front_end(x.astype(np.float32)), expected, atol=1e-4)
 
 
 def _torch_file(path: Path, state: object) -> Path:

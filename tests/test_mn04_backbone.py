@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from driftscore import build_bank, compile_head
-from driftscore.audio import read
+from driftscore.audio.recordings import read
 from driftscore.backbones.mn04 import Mn04, load, minilm
 from driftscore.errors import DriftscoreError
-from driftscore.settings import PromptSettings
+from driftscore.text.presets import PromptSettings
 
 from .conftest import noise_clip
 

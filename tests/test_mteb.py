@@ -14,7 +14,7 @@ import pytest
 from driftscore import Audio, Classifier, Embedder, load_backbone
 from driftscore.errors import DownloadError, FormatError, MissingExtraError, UsageError
 from driftscore.mteb_model import MtebModel, labels_of
-from driftscore.settings import PromptSettings
+from driftscore.text.presets import PromptSettings
 
 from .conftest import noise_clip
 
@@ -241,11 +241,11 @@ def test_mteb_measures_what_the_classifier_measures(rule: str) -> None:
 
 
 def test_the_similarity_of_candidates_is_the_score_of_the_rule() -> None:
-    entrant = MtebModel("mini", rule="das", settings={"beta": 0.4, "standardised": False})
+    entrant = MtebModel("mini", rule="das", settings={"beta": 0.4}, standardised=False)
     sounds, candidates = _encoded(entrant)
     classifier = Classifier(
         ["rain", "dog", "siren"], backbone="mini", rule="das",
-        settings={"beta": 0.4, "standardised": False},
+        settings={"beta": 0.4}, standardised=False,
     )  # fmt: skip
     np.testing.assert_allclose(entrant.similarity(sounds, candidates), classifier.scores(CLIPS))
     np.testing.assert_allclose(entrant.similarity(sounds, sounds).diagonal(), 1, atol=1e-5)

@@ -12,6 +12,8 @@ import pytest
 
 from .conftest import PROJECT
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("matplotlib", reason="MATPLOTLIB IS NOT INSTALLED")
 
 FOLDER = PROJECT / "docs" / "notebooks"

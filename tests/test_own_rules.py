@@ -13,10 +13,10 @@ from driftscore import (
     UsageError,
     compile_head,
 )
-from driftscore.calibration import Calibration
-from driftscore.rules import Needs, Rule, cosine, find_rule
-from driftscore.textcache import TextEncoder
-from driftscore.vectors import Matrix
+from driftscore.backbones.vectors import Matrix
+from driftscore.scoring.calibration import Calibration
+from driftscore.scoring.rules import Needs, Rule, cosine, find_rule
+from driftscore.text.cache import TextEncoder
 
 from .conftest import LABELS
 

@@ -20,7 +20,7 @@ from driftscore.errors import (
     MissingExtraError,
     UsageError,
 )
-from driftscore.settings import PromptSettings
+from driftscore.text.presets import PromptSettings
 
 from .conftest import noise_clip
 

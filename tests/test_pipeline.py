@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from driftscore import Backbone, Classifier, Embedder, PromptSettings, pipeline
+from driftscore.backbones.vectors import Scores
 from driftscore.errors import UsageError
 from driftscore.pipelines import IGNORED, Answer, ZeroShotPipeline
-from driftscore.vectors import Scores
 
 from .conftest import LABELS, WriteWav, noise_clip
 
@@ -91,7 +91,7 @@ def test_top_k_keeps_the_best_labels_with_their_shares(classify: ZeroShotPipelin
     assert classify(CLIP, list(LABELS), top_k=10) == every
     for wrong in (0, -1, True, 1.5):
         with pytest.raises(UsageError, match="top_k must be a positive integer"):
-            classify(CLIP, list(LABELS), top_k=wrong)  # type: ignore[arg-type]
+            classify(CLIP, list(LABELS), top_k=wrong)
 
 
 def test_arguments_of_a_call_may_be_given_once_when_it_is_made(classify: ZeroShotPipeline) -> None:
@@ -118,7 +118,7 @@ def test_arguments_that_change_no_result_are_accepted_with_a_note(
         warnings.simplefilter("error")
         assert made(CLIP, list(LABELS)) == expected
     with pytest.warns(UserWarning, match="ignored"):
-        assert classify(CLIP, list(LABELS), **{name: 1}) == expected  # type: ignore[call-overload]
+        assert classify(CLIP, list(LABELS), **{name: 1}) == expected
 
 
 def test_the_note_is_shown_once_per_line_of_code() -> None:
@@ -144,9 +144,8 @@ def test_rule_settings_and_preset_are_those_of_the_classifier(
     assert shares(found) == pytest.approx(softmax(classifier))
 
 
-def test_the_model_may_be_an_embedder_and_beta_is_deprecated(fake: Backbone) -> None:
-    with pytest.warns(DeprecationWarning, match="settings="):
-        made = pipeline(model=Embedder(fake), beta=0.9)
+def test_the_model_may_be_an_embedder(fake: Backbone) -> None:
+    made = pipeline(model=Embedder(fake), settings={"beta": 0.9})
     expected = pipeline(model=fake, settings={"beta": 0.9})(CLIP, list(LABELS))
     assert made(CLIP, list(LABELS)) == expected
 

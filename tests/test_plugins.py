@@ -39,8 +39,8 @@ FILES = {
 
 import numpy as np
 
-from driftscore.head import Head
-from driftscore.rules.protocol import Needs
+from driftscore.scoring.head import Head
+from driftscore.scoring.rules.protocol import Needs
 
 SHORT = "Acme"
 NEEDS = Needs.NOTHING
@@ -63,7 +63,7 @@ import hashlib
 import numpy as np
 
 from driftscore.backbones.protocol import Backbone
-from driftscore.vectors import unit
+from driftscore.backbones.vectors import unit
 
 
 class Acme(Backbone):
@@ -91,7 +91,7 @@ def load():
 
 import numpy as np
 
-from driftscore.audio import describe, sounding_windows
+from driftscore.audio.recordings import describe, sounding_windows
 from driftscore.engines.protocol import Embedded, EmbeddedBlock
 
 
@@ -105,7 +105,7 @@ class Engine:
         for recording in recordings:
             model = self.model
             parts = list(sounding_windows(recording, rate=model.rate, seconds=model.seconds))
-            rows = [model.encode(model.features(part.audio.samples)) for part in parts]
+            rows = [model.encode(model.features(part.samples)) for part in parts]
             spans = np.array([(part.start_s, part.end_s) for part in parts])
             found = Embedded("acme:" + describe(recording), spans, np.stack(rows))
             yield EmbeddedBlock([found])
@@ -157,7 +157,7 @@ def missing(home):
 
 import numpy as np
 
-from driftscore.audio import Audio
+from driftscore.audio.recordings import Audio
 from driftscore.lab.corpora.about import About
 from driftscore.lab.corpora.noises.protocol import NoiseRecording
 from driftscore.lab.mixing.sounds import Excerpt, Sound

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from driftscore import Backbone, Classifier
-from driftscore.progress import progress_bar
+from driftscore.system.progress import progress_bar
 
 from .conftest import LABELS, WriteWav
 
@@ -42,7 +42,7 @@ def notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make rich find itself in a notebook without ipywidgets."""
     monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
-    monkeypatch.setattr("driftscore.progress.find_spec", lambda name: None)
+    monkeypatch.setattr("driftscore.system.progress.find_spec", lambda name: None)
 
 
 def test_a_terminal_shows_what_is_done_of_how_many(draw: Callable[..., str]) -> None:
@@ -90,7 +90,7 @@ def test_a_notebook_with_widgets_shows_a_bar_in_a_widget(
     widgets.Output = Output  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "IPython.display", display)
     monkeypatch.setitem(sys.modules, "ipywidgets", widgets)
-    monkeypatch.setattr("driftscore.progress.find_spec", lambda name: object())
+    monkeypatch.setattr("driftscore.system.progress.find_spec", lambda name: object())
     monkeypatch.setattr("rich.jupyter.display", lambda segments, text: shown.append(text))
     assert draw(3, None, io.StringIO()) == ""
     assert any("Working" in text for text in shown)
@@ -108,7 +108,7 @@ def test_a_classifier_shows_a_bar_for_audio_if_it_is_asked_to(
 
 def test_rich_is_imported_only_for_a_bar() -> None:
     code = (
-        "import sys; from driftscore.progress import progress_bar\n"
+        "import sys; from driftscore.system.progress import progress_bar\n"
         "with progress_bar('Working', 3) as advance: advance(3)\n"
         "print('rich' in sys.modules)"
     )

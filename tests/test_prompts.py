@@ -8,17 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftscore import FormatError, PromptSettings, UsageError
-from driftscore.prompts import (
-    check_labels,
-    check_template,
-    compose,
-    fill,
-    load_pack,
-    pack_names,
-    read_labels,
-    split_labels,
-    words,
-)
+from driftscore.text.packs import load_pack, pack_names
+from driftscore.text.presets import check_template, fill
+from driftscore.text.prompts import check_labels, compose, read_labels, split_labels, words
 
 
 @pytest.mark.parametrize(
@@ -169,7 +161,7 @@ def test_a_phrase_that_equals_the_label_is_skipped_when_asked(
 def test_texts_are_composed_phrase_by_phrase_and_template_by_template(rain_and_wind: str) -> None:
     texts = compose(["Sea_Waves", "dog"], PromptSettings(pack=rain_and_wind))
     waves, dog = texts.labels
-    assert texts.names == ("Sea_Waves", "dog")
+    assert (waves.label, dog.label) == ("Sea_Waves", "dog")
     assert waves.prompt == "the sound of sea waves"
     assert waves.noisy == tuple(
         template.format(c="sea waves", p=phrase)
@@ -179,7 +171,6 @@ def test_texts_are_composed_phrase_by_phrase_and_template_by_template(rain_and_w
     assert waves.references == (waves.prompt,) * 8
     assert texts.texts == [waves.prompt, dog.prompt, *waves.noisy, *dog.noisy]
     assert (texts.phrases, texts.templates) == (("rain", "wind"), load_pack("das4").texts)
-    assert texts.noisy
 
 
 def test_matched_references_are_the_templates_without_their_noise(rain_and_wind: str) -> None:
@@ -191,12 +182,14 @@ def test_matched_references_are_the_templates_without_their_noise(rain_and_wind:
 def test_without_noisy_texts_only_the_clean_prompts_are_composed() -> None:
     texts = compose(["dog", "rain"], noisy=False)
     assert texts.texts == ["the sound of dog", "the sound of rain"]
-    assert not texts.noisy
+    assert not texts.phrases  # no pack is opened
 
 
 def test_composing_texts_loads_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is a pure function: the same arguments give equal values."""
-    monkeypatch.setattr("driftscore.registry.find", lambda *_: pytest.fail("a plug-in was loaded"))
+    monkeypatch.setattr(
+        "driftscore.system.plugins.find", lambda *_: pytest.fail("a plug-in was loaded")
+    )
     assert compose(["dog"], PromptSettings()) == compose(["dog"])
 
 

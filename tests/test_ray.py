@@ -18,16 +18,18 @@ from driftscore import (
     Embedder,
     MissingExtraError,
     UsageError,
-    WorkerError,
     load_backbone,
 )
-from driftscore.audio import Recording
-from driftscore.audit import Replayer, read_entries
-from driftscore.engines import EngineSettings, ModelSpec, _ray_tasks
+from driftscore.audio.recordings import Recording
+from driftscore.decisions import Replayer, open_store
+from driftscore.engines import EngineSettings, ModelSpec, ray_tasks
 from driftscore.engines import ray as ray_engine
+from driftscore.errors import WorkerError
 
 from .conftest import noise_clip
 from .ray_cluster import gone, kill_the_slow, odd, running_cluster
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
 
 LABELS = ["dog bark", "rain", "siren"]
 
@@ -57,7 +59,7 @@ def on_ray(recordings: Iterable[Recording], **options: Any) -> Iterator[Embedded
 
 def classify(*arguments: object) -> "subprocess.CompletedProcess[str]":
     """Run the command in a process of its own and return what came of it."""
-    command = [sys.executable, "-m", "driftscore.cli", "classify", *map(str, arguments)]
+    command = [sys.executable, "-m", "driftscore", "classify", *map(str, arguments)]
     command += ["--backbone", "fake", "--labels", ",".join(LABELS), "--format", "csv"]
     return subprocess.run(command, capture_output=True, text=True)
 
@@ -105,20 +107,21 @@ def test_a_classifier_gives_the_same_results_on_ray(cluster: str, folder: Path) 
 def test_the_command_writes_the_same_table_on_ray(cluster: str, folder: Path) -> None:
     (folder / "damaged.wav").write_bytes(b"RIFF of nothing")
     alone = classify("sounds")
-    both = classify("sounds", "--engine", "ray", "--address", cluster, "--audit", "audit")
+    both = classify("sounds", "--engine", f"ray:{cluster}", "--audit", "audit.db")
     assert alone.stdout.count("\n") == 14
     assert (both.stdout, both.stderr) == (alone.stdout, alone.stderr)
     assert both.returncode == alone.returncode == 1
-    recorded = [entry for _, entry in read_entries("audit")]
-    assert len(recorded) == 12  # not the damaged one
-    replayer = Replayer("audit")
-    assert all(replayer.replay(entry).from_audio for entry in recorded)
+    with open_store("audit.db") as store:
+        recorded = list(store.decisions())
+        assert len(recorded) == 12  # not the damaged one
+        replayer = Replayer(store)
+        assert all(replayer.replay(decision).same for decision in recorded)
 
 
 def test_embeddings_written_on_ray_are_the_same(cluster: str, folder: Path) -> None:
-    for name, more in (("here", []), ("there", ["--engine", "ray", "--address", cluster])):
+    for name, more in (("here", []), ("there", ["--engine", f"ray:{cluster}"])):
         command = ["embed", "sounds", "--backbone", "fake", "--out", f"{name}.npz", *more]
-        subprocess.run([sys.executable, "-m", "driftscore.cli", *command], check=True)
+        subprocess.run([sys.executable, "-m", "driftscore", *command], check=True)
     assert Path("here.npz").read_bytes() == Path("there.npz").read_bytes()
 
 
@@ -141,7 +144,7 @@ def test_a_recording_that_kills_every_worker_is_one_row_with_an_error(
     alone = classify("sounds").stdout.splitlines()
     deadly = odd(folder / "02-deadly.odd")
     good = sorted(str(path) for path in folder.glob("*.wav"))
-    done = classify(*good[:2], deadly, *good[2:], "--engine", "ray", "--address", cluster)
+    done = classify(*good[:2], deadly, *good[2:], "--engine", f"ray:{cluster}")
     lines = done.stdout.splitlines()
     assert lines[:3] + lines[4:] == alone  # Ray's messages about lost workers are not among them
     assert lines[3].startswith("sounds/02-deadly.odd,")
@@ -154,7 +157,7 @@ def test_few_more_recordings_are_taken_than_there_are_workers_for(
     cluster: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Results wait for a slow worker before them, here at most those of 50 recordings.
-    monkeypatch.setattr(ray_engine, "_BUFFERED", 100)
+    monkeypatch.setattr(ray_engine, "_MAX_WINDOWS", 100)
     taken = 0
 
     def endless() -> Iterator[Recording]:
@@ -172,7 +175,7 @@ def test_few_more_recordings_are_taken_than_there_are_workers_for(
 
 def test_shards_become_small_towards_the_end_and_leave_nothing_out() -> None:
     shards = list(ray_engine._shards(map(str, range(200)), lambda: 2))
-    assert [parcel.place for shard in shards for parcel in shard] == list(range(200))
+    assert [parcel.number for shard in shards for parcel in shard] == list(range(200))
     sizes = [len(shard) for shard in shards]
     assert sizes[0] == ray_engine.SHARD
     assert sizes == sorted(sizes, reverse=True)
@@ -224,6 +227,6 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1"])
 def test_an_address_where_nothing_answers_is_an_error_in_words(address: str) -> None:
     with pytest.raises(WorkerError, match=f"No Ray cluster answers at {address}"):
-        _ray_tasks._check_reachable(address)
+        ray_tasks.check_reachable(address)
     with pytest.raises(UsageError, match="is host:port"):
-        _ray_tasks._check_reachable("somewhere")
+        ray_tasks.check_reachable("somewhere")

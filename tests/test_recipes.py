@@ -2,7 +2,7 @@
 
 Each recipe is a section with code blocks, which are followed in order in a copy of the project:
 
-    python, toml   with a first line such as `# src/driftscore/rules/x.py`: written to that file
+    python, toml   with a first line such as `# src/driftscore/scoring/rules/x.py`: that file
     python         without such a line: run as a program
     console        lines that begin with `$` are run; the lines after one are part of its output
 """

@@ -5,11 +5,12 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from driftscore import UsageError, registry
+from driftscore import UsageError
 from driftscore.backbones import KIND as BACKBONES
 from driftscore.engines import KIND as ENGINES
-from driftscore.rules import KIND as RULES
-from driftscore.rules import find_rule, rule_names
+from driftscore.scoring.rules import KIND as RULES
+from driftscore.scoring.rules import find_rule, rule_names
+from driftscore.system import plugins as registry
 
 SHORT = "Outside"
 
@@ -78,7 +79,7 @@ def test_a_reference_names_any_attribute() -> None:
     name = f"{__name__}:compile"
     assert registry.has(RULES, name)
     assert registry.find(RULES, name) is compile
-    assert registry.find(RULES, "driftscore.rules.protocol:Rule.variant")
+    assert registry.find(RULES, "driftscore.scoring.rules.protocol:Rule.variant")
 
 
 def test_a_plug_in_that_does_not_define_its_function_is_not_listed() -> None:

@@ -7,37 +7,30 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 import soundfile
-import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftscore.answers import (
-    RIGHT,
-    UNSURE,
-    WRONG,
-    FoundEvent,
-    Key,
-    add_answer,
-    read_answers,
-    read_events,
-    review_path,
-)
-from driftscore.cli.review import review
-from driftscore.errors import AudioError, FormatError, UsageError
-from driftscore.formats import OutputRow, write_rows
-from driftscore.playing import excerpt, playing
-from driftscore.review import (
-    FEWEST,
+from driftscore.cli.review import excerpt, playing
+from driftscore.decisions import DecisionStore, open_store
+from driftscore.decisions.records import RIGHT, UNSURE, WRONG, StoredEvent
+from driftscore.decisions.review import (
+    MIN_ANSWERS,
+    Review,
     fit_threshold,
     fit_thresholds,
     mixed,
+    read_answers,
+    read_events,
     wilson,
     with_thresholds,
 )
-from driftscore.watchlist import WatchedLabel, WatchList
+from driftscore.errors import AudioError, FormatError, UsageError
+from driftscore.events.watchlist import WatchedLabel, WatchList
+from driftscore.formats import OutputRow, write_rows
 
 from .conftest import Run
 
@@ -76,7 +69,7 @@ def slow_threshold(scores: Sequence[float], right: Sequence[bool], target: float
     """Return the lowest score at which the precision reaches the target, by trying each."""
     for score in sorted(scores):
         above = [good for value, good in zip(scores, right, strict=True) if value >= score]
-        if len(above) >= FEWEST and sum(above) / len(above) >= target:
+        if len(above) >= MIN_ANSWERS and sum(above) / len(above) >= target:
             return score
     return None
 
@@ -127,23 +120,23 @@ def test_few_answers_and_hopeless_labels_have_no_threshold_and_say_why() -> None
     assert "no threshold with 10 answers reaches 80%" in hopeless.note
 
 
-def found(count: int = 12, label: str = "dog bark") -> list[FoundEvent]:
+def found(count: int = 12, label: str = "dog bark") -> list[StoredEvent]:
     return [
-        FoundEvent("night.wav", 10.0 * n, 10.0 * n + 2, label, 4.0 + n, 3.5) for n in range(count)
+        StoredEvent(n, "night.wav", label, 4.0 + n, 3.5, 10.0 * n, 10.0 * n + 2)
+        for n in range(count)
     ]
 
 
 def test_events_without_an_answer_and_unsure_ones_do_not_count() -> None:
-    events = found(40)
-    answers: dict[Key, str] = {event.key: RIGHT for event in events[20:32]}
-    answers |= {event.key: UNSURE for event in events[:10]}
-    [fit] = fit_thresholds(events, answers)
+    verdicts = [*[UNSURE] * 10, *[""] * 10, *[RIGHT] * 12, *[""] * 8]
+    events = [replace(e, verdict=word) for e, word in zip(found(40), verdicts, strict=True)]
+    [fit] = fit_thresholds(events)
     assert fit.chosen is not None
     assert (fit.chosen.answers, fit.chosen.right) == (12, 12)
-    [none] = fit_thresholds(events, {})
+    [none] = fit_thresholds(found(40))
     assert (none.chosen, none.choices) == (None, ())
     with pytest.raises(UsageError, match="a share from 0 to 1"):
-        fit_thresholds(events, answers, target=80)
+        fit_thresholds(events, target=80)
 
 
 ROWS: list[OutputRow] = [
@@ -163,8 +156,8 @@ def test_events_are_read_as_they_were_written(tmp_path: Path, format: str, name:
     write_rows(ROWS, format, out)
     (tmp_path / name).write_bytes(out.getvalue().encode())
     assert read_events(tmp_path / name) == [
-        FoundEvent("=a.wav", 1.0, 2.5, "dog, bark", 4.5, 3.5),
-        FoundEvent("b\u2028\nc.wav", 3.0, 4.0, "-siren", 5.0, None),
+        StoredEvent(0, "=a.wav", "dog, bark", 4.5, 3.5, 1.0, 2.5),
+        StoredEvent(1, "b\u2028\nc.wav", "-siren", 5.0, None, 3.0, 4.0),
     ]
 
 
@@ -175,8 +168,8 @@ def test_events_are_read_as_they_were_written(tmp_path: Path, format: str, name:
         ("e.csv", "file,start_s,end_s,label,score\na,x,1,b,2\n", "expected a number, got 'x'"),
         ("e.csv", "file,start_s,end_s,label,score\na,nan,1,b,2\n", "expected a number, got 'nan'"),
         ("e.csv", 'file,start_s\n"a', "not a valid csv"),
-        ("e.jsonl", "{", "line 1: not valid JSON"),
-        ("e.jsonl", "[1]", "expected an object"),
+        ("e.jsonl", "{", "line 1: not a JSON object"),
+        ("e.jsonl", "[1]", "line 1: not a JSON object"),
     ],
 )
 def test_a_damaged_list_of_events_is_one_sentence(
@@ -189,16 +182,24 @@ def test_a_damaged_list_of_events_is_one_sentence(
         read_events(tmp_path / "none.csv")
 
 
-def test_answers_are_kept_and_the_last_one_counts(tmp_path: Path) -> None:
-    events = [replace(event, file="=a.wav") for event in found(3)]
-    path = review_path(tmp_path / "events.csv")
-    assert path == tmp_path / "events.review.csv"
-    for event, answer in ((events[0], RIGHT), (events[1], UNSURE), (events[0], WRONG)):
-        add_answer(path, event, answer)
-    assert read_answers(path, events) == {events[0].key: WRONG, events[1].key: UNSURE}
-    assert read_answers(path, events[1:]) == {events[1].key: UNSURE}
-    header, *rows = csv.reader(path.open(encoding="utf-8"))
-    assert (header[-2:], len(rows), rows[0][0]) == (["answer", "answered"], 3, "'=a.wav")
+def test_verdicts_are_kept_in_a_store_beside_the_events(tmp_path: Path) -> None:
+    path = events_file(tmp_path)
+    reviewed = Review(path)
+    assert reviewed.path == tmp_path / "events.review.db"
+    assert not reviewed.path.exists()  # nothing is written before the first answer
+    for number, verdict in ((0, RIGHT), (1, UNSURE), (0, WRONG)):
+        reviewed.answer(number, verdict)
+    assert [event.verdict for event in reviewed.events[:3]] == [WRONG, UNSURE, ""]
+    again = Review(path)
+    assert again.events == reviewed.events
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], *reversed(lines[2:])]))  # other events, another order
+    fewer = Review(path)
+    assert [event.verdict for event in fewer.events] == [*[""] * 10, UNSURE]
+    fewer.answer(0, RIGHT)
+    with open_store(reviewed.path) as store:
+        assert len(store.events()) == 12
+        assert store.after(0, 99) == []  # they are no events of a listener
 
 
 def test_answers_are_given_as_a_column_or_one_per_line(tmp_path: Path) -> None:
@@ -210,7 +211,7 @@ def test_answers_are_given_as_a_column_or_one_per_line(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="4 answers for 3 events"):
         read_answers(path, events)
     path.write_text("file,start_s,label,answer\nnight.wav,10,dog bark,y\nnight.wav,0,dog bark,\n")
-    assert read_answers(path, events) == {events[1].key: RIGHT}
+    assert read_answers(path, events) == {1: RIGHT}
     path.write_text("file,start_s,label,answer\nnight.wav,10,dog bark,maybe\n")
     with pytest.raises(FormatError, match="an answer is y, n or u, not 'maybe'"):
         read_answers(path, events)
@@ -219,14 +220,18 @@ def test_answers_are_given_as_a_column_or_one_per_line(tmp_path: Path) -> None:
         read_answers(path, events)
 
 
+def label_of(event: StoredEvent) -> str:
+    return event.label
+
+
 def test_events_are_asked_with_the_labels_in_turn() -> None:
     events = found(3, "a") + found(5, "b")
-    order = mixed(events)
+    order = mixed(events, label_of)
     assert [event.label for event in order] == ["a", "b", "a", "b", "a", "b", "b", "b"]
     assert sorted(order, key=events.index) == events
-    assert mixed(events) == order
-    assert mixed(events, seed=1) != order
-    assert mixed([]) == []
+    assert mixed(events, label_of) == order
+    assert mixed(events, label_of, seed=1) != order
+    assert mixed([], label_of) == []
 
 
 names = st.text(min_size=1, max_size=12).filter(lambda text: text.strip() == text and text)
@@ -306,47 +311,44 @@ def test_the_command_takes_answers_from_a_file_and_writes_a_watch_list(
     assert (float(chosen["threshold"]), chosen["answers"], chosen["right"]) == (13.5, "20", "20")
     assert "dog bark: threshold 13.50 (raised), precision 100% (84% to 100%)" in err
     assert WatchList.load(watch).labels == (WatchedLabel("dog bark", threshold=13.5),)
-    before = review_path(path).read_bytes()
     assert run(*ask, "-f", "csv")[1] == out
-    assert review_path(path).read_bytes() == before  # the same answers are not added again
+    assert [event.verdict for event in Review(path).events] == [WRONG] * 10 + [RIGHT] * 20
 
 
 def press(monkeypatch: pytest.MonkeyPatch, keys: str) -> None:
     """Press keys one after another, on what looks like a terminal."""
     given = iter(keys)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr(typer, "getchar", lambda: next(given))
+    monkeypatch.setattr(click, "getchar", lambda: next(given))
 
 
 def test_events_are_answered_by_keys_and_a_review_can_be_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
-    path, events = events_file(tmp_path), found()
+    path = events_file(tmp_path)
     press(monkeypatch, "ynbxyuq")
-    review(path, order="time", play=False)
-    kept = read_answers(review_path(path), events)
-    assert list(kept.values()) == [RIGHT, RIGHT, UNSURE]
-    err = capsys.readouterr().err
+    err = run("review", path, "--order", "time", "--no-play")[2]
+    assert [event.verdict for event in Review(path).events[:4]] == [RIGHT, RIGHT, UNSURE, ""]
     assert "3 of 12 events are reviewed (2 right, 0 wrong, 1 unsure)" in err
     assert "dog bark: 2 answers are too few; 10 are needed" in err
     press(monkeypatch, "y" * 9)
-    review(path, play=False)
-    assert len(read_answers(review_path(path), events)) == 12
-    assert "precision 100%" in capsys.readouterr().err
+    assert "precision 100%" in run("review", path, "--no-play")[2]
+    assert all(event.verdict for event in Review(path).events)
     press(monkeypatch, "")  # nothing is left to ask
-    review(path, play=False)
+    assert run("review", path, "--no-play")[0] == 0
 
 
-def test_ctrl_c_keeps_the_answers_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_keeps_the_answers_so_far(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
     path = events_file(tmp_path)
     press(monkeypatch, "y\x03")
-    with pytest.raises(KeyboardInterrupt):
-        review(path, order="time", play=False)
-    assert list(read_answers(review_path(path), found()).values()) == [RIGHT]
+    assert run("review", path, "--order", "time", "--no-play")[0] == 130
+    assert [event.verdict for event in Review(path).events[:2]] == [RIGHT, ""]
 
 
 def test_an_event_is_played_with_what_is_around_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
     path = events_file(tmp_path, 2)
     played: list[str] = []
@@ -366,8 +368,8 @@ def test_an_event_is_played_with_what_is_around_it(
         return "q"
 
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr(typer, "getchar", wait)
-    review(path, order="time")
+    monkeypatch.setattr(click, "getchar", wait)
+    run("review", path, "--order", "time")
     assert played == ["3.0", "4.0"]
 
 
@@ -386,10 +388,60 @@ def test_an_excerpt_is_that_part_of_the_recording(tmp_path: Path) -> None:
 
 
 def test_without_a_terminal_nothing_is_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
-    review(events_file(tmp_path))
-    assert "or give the answers with --answers FILE" in capsys.readouterr().err
-    with pytest.raises(UsageError, match="--order is mixed or time"):
-        review(tmp_path / "events.csv", order="score")
+    path = events_file(tmp_path)
+    assert "or give the answers with --answers FILE" in run("review", path)[2]
+    assert not Review(path).path.exists()
+
+
+# The store of a listener.
+
+NOON_S = 1_794_830_400.0
+
+
+@pytest.fixture
+def events_db(tmp_path: Path) -> Path:
+    clips = tmp_path / "clips" / "2026-11-16"
+    clips.mkdir(parents=True)
+    name = "driftscore_20261116T120000Z_yard__siren_1.flac"
+    (clips / name).write_bytes(b"flac")
+    with DecisionStore(tmp_path / "events.db") as store:
+        for number in range(12):
+            start_s = NOON_S + 60 * number
+            event = StoredEvent(number + 1, "yard", "siren", 3.0 + number / 10, 2.5, start_s,
+                                start_s + 2, 0)  # fmt: skip
+            store.send(event if number else replace(event, clip=f"2026-11-16/{name}"))
+            store.review(number + 1, WRONG if number < 2 else RIGHT)
+    return tmp_path / "events.db"
+
+
+def test_verdicts_of_the_page_are_answers_and_thresholds_follow_from_them(events_db: Path) -> None:
+    events = Review(events_db).events
+    assert [event.start_s for event in events] == [NOON_S + 60 * n for n in range(12)]
+    (fit,) = fit_thresholds(events, target=1.0)
+    assert fit.chosen is not None
+    assert fit.chosen.threshold == pytest.approx(3.15)
+    assert fit.choices[0].threshold == 2.5  # the one in use
+
+
+def test_an_answer_is_kept_in_the_store_of_the_listener(events_db: Path) -> None:
+    reviewed = Review(events_db)
+    for verdict in (UNSURE, RIGHT):
+        reviewed.answer(0, verdict)
+        assert Review(events_db).events[0].verdict == verdict
+    assert reviewed.when(reviewed.events[0]) == "2026-11-16 12:00:00"
+
+
+def test_a_clip_is_played_from_its_folder(events_db: Path, run: Run) -> None:
+    reviewed = Review(events_db)
+    assert reviewed.sound(reviewed.events[0]) is None
+    reviewed = Review(events_db, clips=events_db.parent / "clips")
+    sound = reviewed.sound(reviewed.events[0])
+    assert sound is not None
+    assert sound[0].read_bytes() == b"flac"
+    assert reviewed.sound(reviewed.events[1]) is None
+    status, _, err = run("review", events_file(events_db.parent), "--clips", events_db.parent)
+    assert status == 2
+    assert "--clips belongs to the store of a listener" in err

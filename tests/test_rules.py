@@ -21,12 +21,12 @@ from driftscore import (
     compile_head,
     load_backbone,
 )
-from driftscore.calibration import Calibration
-from driftscore.prompts import load_pack
-from driftscore.rules import Needs, find_rule, rule_names
-from driftscore.rules.protocol import SUPPLIED
-from driftscore.settings import load_preset
-from driftscore.vectors import Matrix, unit
+from driftscore.backbones.vectors import Matrix, unit
+from driftscore.scoring.calibration import Calibration
+from driftscore.scoring.rules import NOISY_PROMPTS, Needs, find_rule, rule_names
+from driftscore.scoring.rules.protocol import SUPPLIED
+from driftscore.text.packs import load_pack
+from driftscore.text.presets import load_preset
 
 from .conftest import LABELS, Hashed, leaning_clips, supplies
 
@@ -268,7 +268,8 @@ def test_text_of_another_model_is_refused(bank: ClassBank) -> None:
 
 
 def test_no_engine_code_names_a_rule() -> None:
-    from driftscore import bank, classifier, embedder, head, rules
+    from driftscore import classifier, embedder
+    from driftscore.scoring import bank, head, rules
 
     for module in (bank, classifier, embedder, head, rules):
         assert "zs_audio" not in inspect.getsource(module)
@@ -293,7 +294,7 @@ def test_a_rule_that_does_not_read_the_noisy_prompts_needs_none(
     def head() -> Head:
         return compile_head(clean, rule, backbone=fake, calibration=calibration, **settings)
 
-    if find_rule(rule).needs.noisy_prompts:
+    if find_rule(rule).needs & NOISY_PROMPTS:
         with pytest.raises(UsageError, match="drifts=True"):
             head()
         return

@@ -11,7 +11,7 @@ from driftscore import (
     UsageError,
     compile_head,
 )
-from driftscore.settings import load_preset
+from driftscore.text.presets import load_preset
 
 from .conftest import leaning_clips
 
@@ -59,10 +59,7 @@ def test_a_setting_of_a_preset_that_its_rule_does_not_have_is_refused(
         ("own = 3\n", "own must be a table"),
         ("[own.prompt]\n", "did you mean 'prompts'"),
         ("[own.prompts]\npak = 'das52'\n", "did you mean 'pack'"),
-        (
-            "[own.prompts]\ndirection = 'pca'\n",
-            "direction must be 'mean' or 'svd', got a text 'pca'",
-        ),
+        ("[own.prompts]\ndirection = 'pca'\n", "direction must be mean or svd, got 'pca'"),
         ("[own]\nrules = 3\n", "own.rules must be a table"),
         ("[own.rules]\ndas = 3\n", "own.rules.das must be a table"),
     ],

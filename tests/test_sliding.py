@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from driftscore import Audio, Backbone, UsageError
-from driftscore.audio import Samples
+from driftscore.audio.recordings import Samples
 from driftscore.backbones import Features
 from driftscore.backbones.protocol import LocalBackbone
-from driftscore.sliding import BLOCK_S, WindowEmbedding, sliding_embeddings
-from driftscore.vectors import Matrix, Vector, unit
+from driftscore.backbones.vectors import Matrix, Vector, unit
+from driftscore.engines.window_stream import BLOCK_S, WindowEmbedding, sliding_embeddings
 
 from .conftest import noise_clip
 

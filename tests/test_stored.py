@@ -16,10 +16,10 @@ from driftscore import (
     compile_head,
     load_backbone,
 )
-from driftscore.audio import Audio
-from driftscore.embeddings import EmbeddingFile, load_vectors
+from driftscore.audio.recordings import Audio
+from driftscore.backbones.stored import EmbeddingFile, load_vectors
+from driftscore.backbones.vectors import Matrix, Scores, unit
 from driftscore.errors import FormatError, UsageError
-from driftscore.vectors import Matrix, Scores, unit
 
 from .conftest import LABELS
 
@@ -138,7 +138,7 @@ def test_ten_thousand_clips_and_two_hundred_labels_are_one_product(
         calls.append(left.shape)
         return np.zeros((len(left), len(right)))
 
-    monkeypatch.setattr("driftscore.head.products", products)
+    monkeypatch.setattr("driftscore.scoring.head.products", products)
     head = Head(
         tuple(map(str, range(200))),
         rng.standard_normal((200, 32), np.float32),

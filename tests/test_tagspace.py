@@ -15,9 +15,9 @@ from driftscore.backbones.mn04.tagspace import (
     logits_to_tags,
     sentences_to_tags,
 )
+from driftscore.backbones.vectors import Matrix, Vector
 from driftscore.errors import FormatError, MismatchError
-from driftscore.tensorfile import write_tensors
-from driftscore.vectors import Matrix, Vector
+from driftscore.storage.tensors import write_tensors
 
 
 def _unit_rows(count: int, width: int, seed: int) -> Matrix:

@@ -17,9 +17,9 @@ from driftscore import (
     compile_head,
     load_backbone,
 )
-from driftscore.rules import find_rule, rule_names
-from driftscore.textcache import TextCache, TextEncoder
-from driftscore.vectors import Matrix
+from driftscore.backbones.vectors import Matrix
+from driftscore.scoring.rules import NOISY_PROMPTS, find_rule, rule_names
+from driftscore.text.cache import TEXTS, TextCache, TextEncoder
 
 from .conftest import LABELS, Counting, Hashed, supplies
 
@@ -124,7 +124,7 @@ def test_a_cached_label_of_the_wrong_width_is_computed_again(
 def test_a_cached_text_of_the_wrong_width_is_encoded_again(
     counting: Counting, cache: TextCache, width: int
 ) -> None:
-    cache.put(counting.cache_key, ["dog"], np.ones((1, width), np.float32))
+    cache.put(TEXTS, counting.cache_key, {"dog": np.ones(width, np.float32)})
     rows = TextEncoder(counting, cache=cache)(["dog", "cat"])
     np.testing.assert_array_equal(rows, counting.inner.embed_text(["dog", "cat"]))
 
@@ -225,7 +225,7 @@ def test_the_texts_of_a_classifier_are_exactly_those_that_are_encoded(
     listed = Classifier(
         LABELS, backbone="a model that does not exist", rule=rule, settings=settings
     ).texts()
-    bank = build_bank(LABELS, counting, drifts=find_rule(rule).needs.noisy_prompts)
+    bank = build_bank(LABELS, counting, drifts=bool(find_rule(rule).needs & NOISY_PROMPTS))
     compile_head(bank, rule, backbone=counting, calibration=calibration, **settings)
     assert len(listed) == len(set(listed))
     assert sorted(listed) == sorted(set(counting.texts))

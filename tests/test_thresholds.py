@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftscore import UsageError
-from driftscore.thresholds import (
+from driftscore.events.thresholds import (
     RATES,
     multiple_for,
     own_multiples,

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from driftscore import FormatError
 from driftscore.errors import DriftscoreError
 from driftscore.lab.runs.grid import load_grid, shipped_grids
-from driftscore.lab.runs.validation import _values
-from driftscore.prompts import compose, load_pack, pack_names
-from driftscore.settings import PromptSettings, load_preset
+from driftscore.lab.runs.validation import check_values
+from driftscore.text.packs import load_pack, pack_names
+from driftscore.text.presets import PromptSettings, load_preset
+from driftscore.text.prompts import compose
 
 from .mutation import DAMAGE, FUZZ, Damage, damaged, replacements
 
@@ -57,10 +58,10 @@ def document(content: object) -> str:
 def texts_of(kind: str) -> list[str]:
     """Return the files of a kind that come with driftscore."""
     if kind == "pack":
-        home = files("driftscore") / "packs"
+        home = files("driftscore.text") / "packs"
         return [(home / f"{name}.toml").read_text(encoding="utf-8") for name in pack_names()]
     if kind == "preset":
-        text = (files("driftscore") / "presets.toml").read_text(encoding="utf-8")
+        text = (files("driftscore.text") / "presets.toml").read_text(encoding="utf-8")
         content = tomllib.loads(text)
         return [document({name: content[name]}) for name in content]
     home = files("driftscore.lab.runs") / "grids"
@@ -71,7 +72,7 @@ USES: dict[str, Use] = {
     "pack": use_pack,
     "preset": load_preset,
     # Values are checked, corpora are not looked for: that would take minutes.
-    "grid": lambda path: [list(_values(block)) for block in load_grid(path).blocks],
+    "grid": lambda path: [check_values(block) for block in load_grid(path).blocks],
 }
 
 
@@ -172,13 +173,13 @@ def test_what_is_no_text_file_is_refused(kind: str, tmp_path: Path) -> None:
         ),
         ("preset", "mine = 3", "mine must be a table, got a number 3"),
         ("preset", '[mine]\nrules = "x"', "mine.rules must be a table, got a text 'x'"),
-        ("preset", "[mine.prompts]\nprompt = []", "mine.prompts.prompt must be a text, got a list"),
+        ("preset", "[mine.prompts]\nprompt = []", "mine.prompts: prompt must be a text"),
         ("preset", "[mine]\nstandardised = 1", "mine.standardised must be true or false"),
         ("grid", "block = 3", "block must be a list, got a number 3"),
         ("grid", "homes = 'x'", "homes must be a table, got a text 'x'"),
         ("grid", "snrs = [[1]]", "snrs must be a text, a number, or a list"),
         ("grid", "homes.a = '~nobody-here/x'", "homes must be folders"),
-        ("grid", "[[block]]\nseeds = 2026-01-01", r"block\[0\].seeds must be a text, a number"),
+        ("grid", "[[block]]\nseeds = 2026-01-01", "seeds must be a text, a number"),
     ],
 )
 def test_the_key_and_what_was_expected_are_named(

@@ -10,10 +10,10 @@ import pytest
 import soundfile
 
 from driftscore import Backbone, Classifier, Embedder
-from driftscore.audio import expand, read
-from driftscore.embeddings import EmbeddingFile
+from driftscore.audio.recordings import expand, read
+from driftscore.backbones.stored import EmbeddingFile
 from driftscore.errors import AudioError, UsageError
-from driftscore.files import is_url, replacing
+from driftscore.storage.files import is_url, replacing
 
 from .conftest import LABELS, Run, WriteWav
 
@@ -97,7 +97,7 @@ def test_urls_are_cached_by_content_and_known_by_their_version(
     embedder = Embedder(fake, audio_cache=True)
     first = list(embedder.embed(memory))
     with monkeypatch.context() as patch:
-        for name in ("engines.local.sounding_windows", "audiocache._digest"):
+        for name in ("engines.local.sounding_windows", "engines.audio_cache._digest"):
             patch.setattr(f"driftscore.{name}", lambda *_, **__: pytest.fail("read again"))
         second = list(embedder.embed(memory))
     for one, two in zip(first, second, strict=True):

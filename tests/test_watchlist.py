@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from driftscore import FormatError, UsageError, WatchedLabel, WatchList
-from driftscore.watchlist import BACKGROUND
+from driftscore.events.watchlist import BACKGROUND
 
 CITY = """
 not = ["speech"]
@@ -64,7 +64,7 @@ def test_the_negative_word_none_switches_the_built_in_words_off() -> None:
     ("text", "message"),
     [
         ("not = []", "label is missing"),
-        ("label = []", "1 to 1,000 items"),
+        ("label = []", "a list of length >= 1"),
         ('[[label]]\nname = ""', r"label\[0\].name"),
         ('[[label]]\nname = "a"\nthreshold = "high"', r"label\[0\].threshold must be a number"),
         ('[[label]]\nname = "a"\ntreshold = 3', "did you mean 'threshold'"),

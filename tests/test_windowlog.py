@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from driftscore import Audio, Backbone
-from driftscore.sliding import WindowEmbedding, window_stream
-from driftscore.windowlog import WindowLog, record_size, window_log
+from driftscore.engines.window_log import WindowLog, record_size, window_log
+from driftscore.engines.window_stream import WindowEmbedding, window_stream
 
 from .conftest import WriteWav, noise_clip
 from .test_sliding import RATE, Local
@@ -49,7 +49,7 @@ def test_a_search_that_continues_gives_the_same_windows(tmp_path: Path, kept: in
     assert len(content) == 113 * record_size(16)
     log.path.write_bytes(content[: kept * record_size(16) + 5])  # cut within a record
     again, model = logged(tmp_path).read(), Local()
-    assert len(again.known) == min(kept, 113)
+    assert len(again.done) == min(kept, 113)
     with again.writing(keep=True):
         assert same(windows_of(audio, again, model), expected)
     assert log.path.read_bytes() == content
@@ -70,7 +70,7 @@ def test_a_model_that_encodes_windows_continues_as_well(tmp_path: Path, fake: Ba
         expected = found(log)
     log.path.write_bytes(log.path.read_bytes()[: 5 * record_size(fake.dim)])
     again = logged(tmp_path, fake.dim).read()
-    assert len(again.known) == 5
+    assert len(again.done) == 5
     with again.writing(keep=True):
         assert same(found(again), expected)
 
@@ -82,7 +82,7 @@ def test_a_damaged_record_ends_what_is_known(tmp_path: Path) -> None:
     content = bytearray(log.path.read_bytes())
     content[10 * record_size(16) + 9] ^= 1
     log.path.write_bytes(content)
-    assert len(logged(tmp_path).read().known) == 10
+    assert len(logged(tmp_path).read().done) == 10
 
 
 def test_the_file_is_deleted_at_the_end_and_kept_after_an_error(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_the_file_is_deleted_at_the_end_and_kept_after_an_error(tmp_path: Path) 
     with suppress(RuntimeError), log.writing():
         log.add(np.ones(16, np.float32))
         raise RuntimeError
-    assert len(logged(tmp_path).read().known) == 1
+    assert len(logged(tmp_path).read().done) == 1
     assert log.path.stat().st_mode & 0o777 == 0o600
     with logged(tmp_path).writing():
         pass

@@ -16,22 +16,22 @@ from pathlib import Path, PureWindowsPath
 import numpy as np
 import pytest
 
-from driftscore import UsageError, registry
-from driftscore.audio import expand
+from driftscore import UsageError
+from driftscore.audio.recordings import expand
 from driftscore.backbones import KIND, find_family
 from driftscore.backbones.hub import is_hub_id
-from driftscore.clips import clip_name
-from driftscore.events import Event
-from driftscore.files import is_stream, is_url
+from driftscore.events.clips import clip_name
+from driftscore.events.tracking import Event
 from driftscore.live.clips import slug
 from driftscore.live.sources import (
     PlayedFile,
     RawFormat,
-    SourceOptions,
     StandardInput,
     find_sources,
     pipes,
 )
+from driftscore.storage.files import is_stream, is_url
+from driftscore.system import plugins as registry
 
 from .conftest import Run, WriteWav
 from .test_house import SOURCE, TREES, report, where
@@ -120,7 +120,7 @@ def test_a_path_with_a_drive_is_a_path(path: str) -> None:
     assert expand([path]) == [path]  # a row of its own reports that it does not exist
     with pytest.raises(UsageError, match="backbone"):
         find_family(path)
-    [source] = find_sources([f"yard={path}"], SourceOptions()).values()
+    [source] = find_sources([f"yard={path}"]).values()
     assert isinstance(source, PlayedFile)
 
 

@@ -1,34 +1,34 @@
 """Plot the training curve of the audio tower: `python -m training.audio_curve`.
 
-Reads `training/work/audio_curve.csv` and writes `docs/audio-curve.svg`: zero-shot accuracy on the
-validation set, clean and in noise, against the number of training examples.
+Reads `curve.jsonl` of the training folder and writes `docs/audio-curve.svg`: zero-shot accuracy on
+the validation sets against the number of training examples.
 """
 
-import csv
+import json
 
 from training.audio_tower import CURVE
 from training.collect import ROOT
 
 WIDTH, HEIGHT, MARGIN = 640, 320, 48
 LINES = {
-    "clean": ("#1f6f8b", "clean"),
-    "at_20_db": ("#4a9d6e", "20 dB"),
-    "at_10_db": ("#b08a1e", "10 dB"),
-    "at_6_db": ("#c8553d", "6 dB"),
-    "at_0_db": ("#8b3a62", "0 dB"),
+    ("urban", "clean"): ("#4a9d6e", "UrbanSound8K, clean"),
+    ("esc50", "clean"): ("#1f6f8b", "ESC-50, clean"),
+    ("esc50", "10_db"): ("#b08a1e", "ESC-50, 10 dB"),
+    ("esc50", "0_db"): ("#8b3a62", "ESC-50, 0 dB"),
+    ("kitchen", "clean"): ("#c8553d", "Kitchen20, clean"),
 }
-"""Column of the curve, colour and name of each line."""
+"""Set and condition, colour and name of each line."""
 
 
-def read_points(column: str) -> list[tuple[float, float]]:
-    """Return (examples, value) for every line of the curve."""
-    with open(CURVE, newline="") as handle:
-        return [(float(r["examples"]), float(r[column])) for r in csv.DictReader(handle)]
+def read_points(name: str, condition: str) -> list[tuple[float, float]]:
+    """Return (examples, accuracy as a share) for every line of the curve."""
+    rows = [json.loads(line) for line in CURVE.read_text(encoding="utf-8").splitlines()]
+    return [(row["examples"], row[name][condition] / 100) for row in rows]
 
 
 def draw() -> str:
     """Return the plot as SVG."""
-    lines = {column: read_points(column) for column in LINES}
+    lines = {key: read_points(*key) for key in LINES}
     most = max(examples for points in lines.values() for examples, _ in points)
 
     def at(examples: float, value: float) -> str:
@@ -44,14 +44,14 @@ def draw() -> str:
         y = at(0, percent / 100).split(",")[1]
         parts.append(f'<path d="M{MARGIN} {y}H{WIDTH - MARGIN}" stroke="#ddd"/>')
         parts.append(f'<text x="{MARGIN - 8}" y="{y}" text-anchor="end">{percent} %</text>')
-    for place, (column, points) in enumerate(lines.items()):
-        colour, name = LINES[column]
+    for place, (key, points) in enumerate(lines.items()):
+        colour, name = LINES[key]
         path = " ".join(at(*point) for point in points)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}"/>')
-        x, y = WIDTH - MARGIN - 120, HEIGHT - MARGIN - 12 - 16 * (len(lines) - 1 - place)
+        x, y = WIDTH - MARGIN - 180, HEIGHT - MARGIN - 12 - 16 * (len(lines) - 1 - place)
         label = f"{name}: {points[-1][1]:.1%}"
         parts.append(f'<text x="{x}" y="{y}" fill="{colour}">{label}</text>')
-    foot = f"training examples, 0 to {most:,.0f}; validation clips of train/esc50"
+    foot = f"training examples, 0 to {most:,.0f}; validation sets"
     parts.append(f'<text x="{MARGIN}" y="{HEIGHT - 16}">{foot}</text></svg>')
     return "\n".join(parts)
 

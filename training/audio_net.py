@@ -4,12 +4,16 @@
 
 Feature frame j is centred on log-mel frame 16 j, that is on the time 0.32 j s. It depends on the
 log-mel frames 16 j - 104 to 16 j + 104 only (`Shape.reach`), because the gates pool over frequency,
-not over time. Beyond the ends of its input every convolution sees zeros. The embedding of a window
-is
+not over time. Beyond the ends of its input every convolution sees zeros. A window with the frame
+features f_t (a column of 384 channels per frame) has the embedding
 
-    unit(A [mean over its frames ; maximum over its frames] + b)
+    p = [mean_t f_t ; max_t f_t]
+    a = sum_t f_t * softmax_t(U tanh(V f_t + v))        attention, one weight per frame and channel
+    unit(A p + b + C hardswish(D [p ; a] + d))
 
-so the features of a recording are computed once, and any window is a pooling of them.
+so the features of a recording are computed once, and any window is a pooling of them. The second
+edition is the case C = 0. The hidden layer gives the pooled features what the teacher has too: a
+step that is not linear after pooling.
 """
 
 from dataclasses import dataclass
@@ -35,6 +39,8 @@ class Shape:
     widths: tuple[int, ...] = (48, 96, 192)
     blocks: tuple[int, ...] = (1, 1, 2)
     head: int = 384
+    attention: int = 16
+    hidden: int = 96
 
     @property
     def reach(self) -> int:
@@ -79,6 +85,7 @@ class AudioTower(nn.Module):
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
+        self.shape = shape
         layers: list[nn.Module] = [_convolution(1, shape.stem, stride=2, kernel=5), nn.ReLU()]
         width = shape.stem
         for wider, blocks in zip(shape.widths, shape.blocks, strict=True):
@@ -91,6 +98,16 @@ class AudioTower(nn.Module):
             nn.Conv2d(width, shape.head, (bands, 1), bias=False), nn.BatchNorm2d(shape.head)
         )
         self.tags = nn.Linear(2 * shape.head, TAGS)
+        self.attention = nn.Sequential(
+            nn.Conv1d(shape.head, shape.attention, 1),
+            nn.Tanh(),
+            nn.Conv1d(shape.attention, shape.head, 1, bias=False),
+        )
+        self.hidden = nn.Linear(3 * shape.head, shape.hidden)
+        self.extra = nn.Linear(shape.hidden, TAGS, bias=False)
+        # Both zero: a tower with the second edition's weights starts as the second edition.
+        nn.init.zeros_(self.attention[2].weight)
+        nn.init.zeros_(self.extra.weight)
 
     def features(self, log_mel: Tensor) -> Tensor:
         """Return the frame features, (batch, channels, frames)."""
@@ -98,7 +115,10 @@ class AudioTower(nn.Module):
 
     def pool(self, features: Tensor) -> Tensor:
         """Return the z-scored logits of windows given by their frame features."""
-        return self.tags(torch.cat([features.mean(2), features.amax(2)], dim=1))
+        plain = torch.cat([features.mean(2), features.amax(2)], dim=1)
+        attended = (features * self.attention(features).softmax(dim=2)).sum(dim=2)
+        hidden = functional.hardswish(self.hidden(torch.cat([plain, attended], dim=1)))
+        return self.tags(plain) + self.extra(hidden)
 
     def forward(self, log_mel: Tensor) -> Tensor:
         """Return the z-scored logits of a batch of clips of one length."""
@@ -106,29 +126,48 @@ class AudioTower(nn.Module):
 
 
 @torch.no_grad()
-def warm_start(tower: AudioTower, model: Path, mels: Tensor) -> None:
-    """Copy the weights of the exported first edition of the tower into `tower`.
+def load_exported(tower: AudioTower, home: Path, mels: Tensor) -> None:
+    """Copy the weights of an exported model (`audio.onnx` and `pool.onnx`) into `tower`.
 
-    The first edition has the same layers, but its gates pool over the whole clip. The statistics
-    of the batch norms, which an exported model does not contain, are computed from `mels`.
+    The statistics of the batch norms, which an exported model does not contain, are computed from
+    `mels`. A pool without attention, as the second edition's, leaves that part as it is.
     """
-    arrays = [numpy_helper.to_array(t) for t in onnx.load(str(model)).graph.initializer]
-    floats = [torch.from_numpy(a.astype(np.float32)) for a in arrays if a.dtype == np.float16]
-    pairs = iter(zip(floats[0::2], floats[1::2], strict=True))
+    pairs = iter(_exported_pairs(home / "audio.onnx"))
     for layer in [*tower.maps, tower.collapse]:
         if isinstance(layer, nn.Sequential):
             _put(layer, next(pairs))
         elif isinstance(layer, Residual):
             _put(layer.first, next(pairs))
             _put(layer.second, next(pairs))
-            for place in (0, 2):
+            for number in (0, 2):
                 weight, bias = next(pairs)
-                layer.gate[place].weight.copy_(weight[:, :, None, None])
-                layer.gate[place].bias.copy_(bias)
-    weight, bias = next(pairs)
-    tower.tags.weight.copy_(weight)
-    tower.tags.bias.copy_(bias)
+                layer.gate[number].weight.copy_(weight)
+                layer.gate[number].bias.copy_(bias)
+    pooling = _exported_arrays(home / "pool.onnx")
+    targets = pool_weights(tower)[: len(pooling)]
+    for target, value in zip(targets, pooling, strict=True):
+        target.copy_(value)
     renew_statistics(tower, mels)
+
+
+def pool_weights(tower: AudioTower) -> list[Tensor]:
+    """Return the weights of the pooling in the order in which they are exported."""
+    inner, outer = tower.attention[0], tower.attention[2]
+    hidden, extra = tower.hidden, tower.extra
+    weights = (inner.weight, inner.bias, outer.weight, hidden.weight, hidden.bias, extra.weight)
+    return [tower.tags.weight, tower.tags.bias, *weights]
+
+
+def _exported_arrays(model: Path) -> list[Tensor]:
+    """Return the float16 weights of an exported model, in order."""
+    arrays = [numpy_helper.to_array(t) for t in onnx.load(str(model)).graph.initializer]
+    return [torch.from_numpy(a.astype(np.float32)) for a in arrays if a.dtype == np.float16]
+
+
+def _exported_pairs(model: Path) -> list[tuple[Tensor, Tensor]]:
+    """Return (weight, bias) of each layer of an exported model."""
+    arrays = _exported_arrays(model)
+    return list(zip(arrays[0::2], arrays[1::2], strict=True))
 
 
 def _put(layer: nn.Module, pair: tuple[Tensor, Tensor]) -> None:
@@ -158,16 +197,3 @@ def renew_statistics(tower: AudioTower, mels: Tensor) -> None:
     tower.eval()(mels)
     for hook in hooks:
         hook.remove()
-
-
-@torch.no_grad()
-def estimate_statistics(tower: AudioTower, mels: Tensor) -> None:
-    """Set every batch norm's statistics to those of `mels`, after its weights were changed."""
-    for module in tower.modules():
-        if isinstance(module, nn.BatchNorm2d):
-            module.reset_running_stats()
-            module.momentum = None  # a plain mean over the batches
-    tower.train()
-    for part in mels.split(32):
-        tower(part)
-    tower.eval()

@@ -1,110 +1,90 @@
-"""Train the `mini` audio tower: `python -m training.audio_tower --minutes 40`.
+"""Train the `mini` audio tower: `python -m training.audio_tower`.
 
-The student (`training.audio_net`) learns, from examples mixed on the fly (`training.mixtures`),
-targets that the teacher, mn04, gives to their clean parts, as z = (logit - mu) / sigma:
+The student (`training.audio_net`) learns, from examples mixed on the fly (`training.mixtures`), the
+logits that the teacher, mn04, gives to the same waveform, as z = (logit - mu) / sigma:
 
     loss = 1 - cos(student, z) + 0.3 * mean((student - z)^2) + 0.3 * KL(q(z) || q(student))
 
-where q(.) = softmax(25 * cosine to text rows) is the choice among 814 label names (the classes of
-VGGSound, FSD50K and AudioSet in tag space), because the tower is used to choose among labels.
+where q(.) = softmax(25 * cosine to text rows) is the choice among the names of AudioSet's, FSD50K's
+and VGGSound's classes in tag space, because the tower is used to choose among labels. Half of the
+same loss is added for a short window of each longer example: the pooling of a few frames of the
+example against the teacher on that part of the waveform.
 
-Training is limited by time: the learning rate follows the share of `--minutes` that has passed.
-The checkpoint is written every two minutes and continued by the next run with the same path. The
-curve goes to a csv file. The exported weights are a moving average, blended with the weights at the
-start of the run (`training.export_audio`). If the file `--start` exists, a new run begins with the
-weights of the first edition (see `training.rebuild`).
+The learning rate rises, then stays level until the run is stopped (SIGTERM or SIGINT writes a
+checkpoint). `--decay N` continues a copy of the run with a rate that falls to zero over N examples,
+and ends; the level checkpoint stays as it is and can be trained further. Without a checkpoint
+the run starts from an exported model (`--start`, by default the one that ships). All state is in
+the training folder: `level.pt` and `decay.pt` (with the one before, `*.previous.pt`), `log.jsonl`
+(loss and speed) and `curve.jsonl` (validation).
 """
 
 import argparse
 import copy
-import csv
-import tempfile
+import json
+import math
+import signal
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, distributed, multiprocessing
+from torch import Tensor
 from torch.nn import functional
+from torch.utils.data import DataLoader
 
-from driftscore.backbones.mn04.tagspace import load_space
-from training.audio_net import AudioTower, Shape, warm_start
+from training import front_ends
+from training.audio_net import AudioTower, Shape, load_exported
 from training.collect import WORK
-from training.mixtures import Bank, Mixer, Recipe
-from training.muon import Muon, share_gradients
-from training.validation import HeldOut, read_held_out
+from training.mixtures import Bank, Batch, Mixer, Recipe
+from training.muon import Muon
+from training.product import MODEL_HOME, load_space
+from training.validation import read_sets
 
-CHECKPOINT = WORK / "audio_tower.pt"
-CURVE = WORK / "audio_curve.csv"
-FIRST_EDITION = WORK / "audio_first_edition.onnx"
-FRAMES_PER_SECOND = 50
+LEVEL, DECAY = WORK / "level.pt", WORK / "decay.pt"
+LOG, CURVE = WORK / "log.jsonl", WORK / "curve.jsonl"
 SHARPNESS = 25.0
-SAVE_SECONDS = 120.0
-LENGTHS = {2.5: 0.4, 5.0: 0.5, 10.0: 0.1}
-"""Seconds of the examples in a batch, and the share of such batches."""
-
-
-def batch(mixer: Mixer, frames: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-    """Return log-mels and target logits of examples of one length, about `frames` in all."""
-    seconds = float(rng.choice(list(LENGTHS), p=list(LENGTHS.values())))
-    count = max(1, round(frames / (seconds * FRAMES_PER_SECOND)))
-    mels, logits = zip(*(mixer.example(seconds) for _ in range(count)), strict=True)
-    mel = torch.from_numpy(np.stack(mels))[:, None]
-    return mel.contiguous(memory_format=torch.channels_last), torch.from_numpy(np.stack(logits))
-
-
-def sample_mels(count: int = 128) -> Tensor:
-    """Return log-mels of the same random examples at every call, to estimate statistics from."""
-    mixer = Mixer(Bank(), Recipe(), np.random.default_rng(2))
-    return torch.from_numpy(np.stack([mixer.example(5.0)[0] for _ in range(count)]))[:, None]
+WINDOW_WEIGHT = 0.5
+SEED = 3
+SAVE_SECONDS = 600.0
+LOG_SECONDS = 60.0
 
 
 def distillation_loss(student: Tensor, target: Tensor, text: Tensor) -> Tensor:
-    """Return the loss of the module's docstring, as the mean over the batch."""
+    """Return the loss of the module's docstring for each example."""
     mine, theirs = functional.normalize(student, dim=1), functional.normalize(target, dim=1)
     choice = functional.kl_div(
         functional.log_softmax(SHARPNESS * mine @ text.T, dim=1),
         functional.log_softmax(SHARPNESS * theirs @ text.T, dim=1),
-        reduction="batchmean",
+        reduction="none",
         log_target=True,
-    )
-    distance = (1 - (mine * theirs).sum(dim=1)).mean()
-    return distance + 0.3 * functional.mse_loss(student, target) + 0.3 * choice
+    ).sum(dim=1)
+    squares = (student - target).square().mean(dim=1)
+    return 1 - (mine * theirs).sum(dim=1) + 0.3 * squares + 0.3 * choice
 
 
 def optimisers(tower: AudioTower) -> list[torch.optim.Optimizer]:
     """Return Muon for the convolutions and AdamW for the rest."""
-    convolutions = [p for p in tower.parameters() if p.ndim == 4 and p.shape[1] > 1]
+    convolutions = [p for p in tower.maps.parameters() if p.ndim == 4 and p.shape[1] > 1]
+    convolutions.append(tower.collapse[0].weight)
     inner = {id(p) for p in convolutions}
     rest = [p for p in tower.parameters() if id(p) not in inner]
     return [Muon(convolutions, lr=0.02), torch.optim.AdamW(rest, lr=2e-3, weight_decay=0.02)]
-
-
-def rate_at(share: float) -> float:
-    """Return the factor on the learning rate after `share` of the time: rise, level, fall to 0."""
-    if share < 0.02:
-        return share / 0.02
-    return min(1.0, max(0.0, (1.0 - share) / 0.7))
 
 
 class Average:
     """A moving average of a network's weights and running statistics."""
 
     def __init__(self, tower: AudioTower, decay: float) -> None:
-        self.tower, self._decay, self._steps = copy.deepcopy(tower), decay, 0
-
-    def resume(self, state: dict[str, Tensor], steps: int) -> None:
-        """Continue an average that was saved."""
-        self.tower.load_state_dict(state)
-        self._steps = steps
+        self.tower, self.decay, self.steps = copy.deepcopy(tower), decay, 0
 
     @torch.no_grad()
     def update(self, tower: AudioTower) -> None:
         """Move towards the network; quickly at first."""
-        self._steps += 1
-        share = 1 - min(self._decay, self._steps / (self._steps + 10))
+        self.steps += 1
+        share = 1 - min(self.decay, self.steps / (self.steps + 10))
         pairs = zip(self.tower.state_dict().values(), tower.state_dict().values(), strict=True)
         for mine, new in pairs:
             if mine.is_floating_point():
@@ -112,162 +92,188 @@ class Average:
 
 
 class Run:
-    """One process's state of a training run."""
+    """The state of a training run and its steps."""
 
-    def __init__(self, settings: argparse.Namespace, rank: int) -> None:
-        self.settings, self.rank = settings, rank
-        self.shape = Shape()
+    def __init__(self, settings: argparse.Namespace) -> None:
+        self.settings = settings
+        self.path = DECAY if settings.decay else LEVEL
+        self.steps, self.examples, self.decay_start = 0, 0, 0
         space = load_space()
         self.mu, self.sigma = torch.from_numpy(space.mu), torch.from_numpy(space.sigma)
-        self.text = torch.from_numpy(np.load(WORK / "text_rows.npz")["rows"])
-        self.seconds, self.examples, self.steps = 0.0, 0, 0
-        torch.manual_seed(1)
-        self.tower = AudioTower(self.shape).to(memory_format=torch.channels_last)
-        checkpoint = Path(settings.checkpoint)
-        saved = torch.load(checkpoint, weights_only=True) if checkpoint.exists() else None
-        self.steps = saved["steps"] if saved else 0
-        self.rng = np.random.default_rng([1, rank, self.steps])
-        self.mixer = Mixer(Bank(), _recipe(settings), self.rng)
+        self.sets, self.text = read_sets(self.mu, self.sigma)
+        self.mixer = Mixer(Bank(), Recipe(), SEED)
+        torch.manual_seed(SEED)
+        self.tower = AudioTower(Shape()).to(memory_format=torch.channels_last)
+        saved = self._saved()
+        if saved is None:
+            mels = torch.cat([self.mixer[number].log_mel[:, :, :, :120] for number in range(4)])
+            load_exported(self.tower, settings.start, mels)
         self.engines = optimisers(self.tower)
         self.peaks = [engine.param_groups[0]["lr"] for engine in self.engines]
-        self.start: dict[str, Tensor] = {}
-        if saved is None and Path(settings.start).is_file():
-            self._warm_start(Path(settings.start))
         self.average = Average(self.tower, settings.average)
-        if saved:
+        if saved is not None:
             self._resume(saved)
+        self.validated = self.examples
 
-    def _warm_start(self, model: Path) -> None:
-        """Take the first edition's weights; all processes draw the same examples for this."""
-        warm_start(self.tower, model, sample_mels())
-        self.start = copy.deepcopy(self.tower.state_dict())
+    def _saved(self) -> dict[str, Any] | None:
+        """Return the checkpoint to continue, if there is one; a decay begins with the level one."""
+        for path in (self.path, LEVEL):
+            if path.exists():
+                saved: dict[str, Any] = torch.load(path, weights_only=True)
+                if path != self.path:
+                    saved["decay_start"] = saved["examples"]
+                return saved
+        return None
 
     def _resume(self, saved: dict[str, Any]) -> None:
         """Continue from a checkpoint."""
         self.tower.load_state_dict(saved["tower"])
-        self.average.resume(saved["average"], saved["steps"])
+        self.average.tower.load_state_dict(saved["average"])
         for engine, state in zip(self.engines, saved["engines"], strict=True):
             engine.load_state_dict(state)
-        self.seconds, self.examples = saved["seconds"], saved["examples"]
-        self.start = saved["start"]
-
-    def step(self, share: float) -> float:
-        """Take one step at a share of the time; return the loss."""
-        for engine, peak in zip(self.engines, self.peaks, strict=True):
-            for group in engine.param_groups:
-                group["lr"] = peak * self.settings.speed * rate_at(share)
-        mel, logits = batch(self.mixer, self.settings.frames, self.rng)
-        self.tower.train()
-        target = (logits - self.mu) / self.sigma
-        loss = distillation_loss(self.tower(mel), target, self.text)
-        self.tower.zero_grad(set_to_none=True)
-        loss.backward()
-        share_gradients(self.tower)
-        for engine in self.engines:
-            engine.step()
-        self.average.update(self.tower)
-        self.examples += len(mel) * distributed.get_world_size()
-        self.steps += 1
-        return float(loss.detach())
-
-    def report(self, held_out: HeldOut, loss: float) -> None:
-        """Add a line to the curve and write the checkpoint."""
-        scores = held_out.measure(self.average.tower)
-        figures = {
-            "seconds": round(self.seconds),
-            "steps": self.steps,
-            "examples": self.examples,
-            "loss": f"{loss:.4f}",
-            "cosine": f"{scores.cosine:.4f}",
-            "noisy_cosine": f"{scores.noisy_cosine:.4f}",
-            "clean": f"{scores.clean:.4f}",
-            **{f"at_{snr:.0f}_db": f"{share:.4f}" for snr, share in scores.noisy.items()},
-        }
-        path = Path(self.settings.curve)
-        new = not path.exists()
-        with open(path, "a", newline="") as handle:
-            writer = csv.DictWriter(handle, list(figures))
-            if new:
-                writer.writeheader()
-            writer.writerow(figures)
-        print(*figures.values(), flush=True)
-        self.save()
+        self.steps = self.average.steps = saved["steps"]
+        self.examples, self.decay_start = saved["examples"], saved["decay_start"]
 
     def save(self) -> None:
-        """Write the checkpoint to a temporary file, then move it into place."""
-        path = Path(self.settings.checkpoint)
+        """Write the checkpoint to a temporary file, move it into place, keep the one before."""
         state = {
             "tower": self.tower.state_dict(),
             "average": self.average.tower.state_dict(),
-            "start": self.start,
             "engines": [engine.state_dict() for engine in self.engines],
-            "shape": asdict(self.shape),
-            "seconds": self.seconds,
-            "examples": self.examples,
+            "shape": asdict(self.tower.shape),
             "steps": self.steps,
+            "examples": self.examples,
+            "decay_start": self.decay_start,
         }
-        torch.save(state, path.with_suffix(".new"))
-        path.with_suffix(".new").replace(path)
+        partial = self.path.with_suffix(".new")
+        torch.save(state, partial)
+        if self.path.exists():
+            self.path.replace(self.path.with_suffix(".previous.pt"))
+        partial.replace(self.path)
+
+    def batches(self) -> Iterator[Batch]:
+        """Return the batches from the present step on, made by other processes."""
+        return iter(
+            DataLoader(
+                self.mixer,
+                batch_size=None,
+                sampler=range(self.steps, 1 << 40),
+                num_workers=self.settings.workers,
+                prefetch_factor=4,
+                worker_init_fn=_one_thread,
+            )
+        )
+
+    def rate(self) -> float:
+        """Return the factor on the learning rates: rise, level, and in a decay the fall to 0."""
+        rise = min(1.0, (self.examples + 1) / self.settings.warm_up)
+        if not self.settings.decay:
+            return rise
+        passed = (self.examples - self.decay_start) / self.settings.decay
+        return rise * max(0.0, 1.0 - math.sqrt(passed))
+
+    def step(self, batch: Batch) -> tuple[float, float]:
+        """Take one step; return the loss on examples and the loss on windows."""
+        for engine, peak in zip(self.engines, self.peaks, strict=True):
+            for group in engine.param_groups:
+                group["lr"] = peak * self.settings.speed * self.rate()
+        self.tower.train()
+        features = self.tower.features(batch.log_mel.contiguous(memory_format=torch.channels_last))
+        loss = self._loss(self.tower.pool(features), batch.logits).mean()
+        total, window_loss = loss, math.nan
+        if (window := batch.window) is not None:
+            part = features[:, :, window.first : window.first + window.frames]
+            losses = self._loss(self.tower.pool(part), window.logits)
+            mean = (losses * window.weight).sum() / window.weight.sum().clamp(min=1.0)
+            total, window_loss = loss + WINDOW_WEIGHT * mean, float(mean.detach())
+        self.tower.zero_grad(set_to_none=True)
+        total.backward()
+        for engine in self.engines:
+            engine.step()
+        self.average.update(self.tower)
+        self.examples += len(batch.logits)
+        self.steps += 1
+        return float(loss.detach()), window_loss
+
+    def _loss(self, student: Tensor, logits: Tensor) -> Tensor:
+        """Return the loss of each example."""
+        return distillation_loss(student, (logits - self.mu) / self.sigma, self.text)
+
+    def validate(self) -> None:
+        """Add the moving average's scores on the validation sets to the curve."""
+        self.validated = self.examples
+        scores = {name: part.measure(self.average.tower) for name, part in self.sets.items()}
+        _append(CURVE, {"run": self.path.stem, "examples": self.examples, **scores})
+
+    def over(self) -> bool:
+        """Return whether a decay has reached its end."""
+        passed = self.examples - self.decay_start
+        return bool(self.settings.decay) and passed >= self.settings.decay
 
 
-def _recipe(settings: argparse.Namespace) -> Recipe:
-    """Return the mixing recipe of the command line."""
-    return Recipe(noise_margin_db=settings.noise_margin_db)
-
-
-def shared_clock(seconds: float) -> float:
-    """Return process 0's reading, so that all processes stop together."""
-    reading = torch.tensor([seconds])
-    distributed.broadcast(reading, src=0)
-    return float(reading)
-
-
-def train(rank: int, settings: argparse.Namespace) -> None:
-    """Train, as process `rank`, until the time is up."""
+def _one_thread(_: int) -> None:
+    """Make a worker use one thread."""
     torch.set_num_threads(1)
-    distributed.init_process_group(
-        "gloo", init_method=settings.meeting, rank=rank, world_size=settings.workers
-    )
-    run = Run(settings, rank)
-    held_out = read_held_out(run.mu, run.sigma)
-    if rank == 0 and run.steps == 0:
-        run.report(held_out, float("nan"))
-    distributed.barrier()
-    before, began, total = run.seconds, time.monotonic(), settings.minutes * 60
-    saved = reported = began
-    losses: list[float] = []
-    while (seconds := shared_clock(before + time.monotonic() - began)) < total:
-        run.seconds = seconds
-        losses.append(run.step(seconds / total))
+
+
+def _append(path: Path, row: dict[str, Any]) -> None:
+    """Append a line of JSON."""
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def train(run: Run) -> None:
+    """Train until a signal arrives or a decay has ended."""
+    stopped: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda received, _: stopped.append(received))
+    if run.steps == 0:
+        run.validate()
+    batches, losses = run.batches(), []
+    saved = logged = time.monotonic()
+    logged_examples = run.examples
+    while not stopped and not run.over():
+        losses.append(run.step(next(batches)))
         now = time.monotonic()
-        if rank == 0 and now - reported > settings.report_seconds:
-            run.report(held_out, float(np.mean(losses)))
-            saved, reported, losses = time.monotonic(), time.monotonic(), []
-        elif rank == 0 and now - saved > SAVE_SECONDS:
+        if now - logged > LOG_SECONDS:
+            whole, window = np.nanmean(np.array(losses), axis=0)
+            line = {
+                "time": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()),
+                "run": run.path.stem,
+                "steps": run.steps,
+                "examples": run.examples,
+                "per_hour": round(3600 * (run.examples - logged_examples) / (now - logged)),
+                "rate": round(run.rate(), 4),
+                "loss": round(float(whole), 4),
+                "window_loss": round(float(window), 4),
+            }
+            _append(LOG, line)
+            logged, logged_examples, losses = now, run.examples, []
+        if now - saved > SAVE_SECONDS:
             run.save()
             saved = now
-    if rank == 0:
-        run.report(held_out, float(np.mean(losses or [np.nan])))
-    distributed.destroy_process_group()
+        if run.examples - run.validated >= run.settings.validate_every:
+            run.validate()
+    run.save()
+    if run.over():
+        run.validate()
 
 
 def main() -> None:
     """Parse the command line and train."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
-    parser.add_argument("--minutes", type=float, default=40.0)
-    parser.add_argument("--frames", type=int, default=6_000, help="log-mel frames per batch")
-    parser.add_argument("--speed", type=float, default=0.12, help="factor on the learning rates")
-    parser.add_argument("--average", type=float, default=0.99)
-    parser.add_argument("--start", default=str(FIRST_EDITION), help="first edition's audio.onnx")
-    parser.add_argument("--noise-margin-db", type=float, default=Recipe.noise_margin_db)
-    parser.add_argument("--workers", type=int, default=2, help="processes of one thread each")
-    parser.add_argument("--report-seconds", type=float, default=360.0)
-    parser.add_argument("--checkpoint", default=str(CHECKPOINT))
-    parser.add_argument("--curve", default=str(CURVE))
+    parser.add_argument("--decay", type=int, default=0, help="let the rate fall over N examples")
+    parser.add_argument("--speed", type=float, default=0.2, help="factor on the learning rates")
+    parser.add_argument("--warm-up", type=int, default=6_000, help="examples until the full rate")
+    parser.add_argument("--average", type=float, default=0.999, help="decay of the average")
+    parser.add_argument("--start", type=Path, default=MODEL_HOME, help="exported model")
+    parser.add_argument("--validate-every", type=int, default=40_000, help="examples")
+    parser.add_argument("--workers", type=int, default=2, help="processes that make examples")
+    parser.add_argument("--threads", type=int, default=2, help="threads of the student")
     settings = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        settings.meeting = f"file://{folder}/meeting"
-        multiprocessing.spawn(train, (settings,), nprocs=settings.workers)
+    torch.set_num_threads(settings.threads)
+    front_ends.check()
+    train(Run(settings))
 
 
 if __name__ == "__main__":

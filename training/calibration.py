@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score
 
 from driftscore import Audio, Backbone, Embedder, Head, build_bank, load_backbone
-from driftscore.audio import read
+from driftscore.audio.noise import SYNTHETIC, add_at_snr, synthetic
+from driftscore.audio.recordings import read
+from driftscore.backbones.vectors import Matrix
 from driftscore.calibrate import NoiseSource, make_calibration
-from driftscore.calibration import Calibration
-from driftscore.noise import SYNTHETIC, add_at_snr, synthetic
-from driftscore.rules import compile_rule, find_rule
-from driftscore.vectors import Matrix
+from driftscore.scoring.calibration import Calibration
+from driftscore.scoring.rules import compile_head, find_rule
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("DRIFTSCORE_SHARED", ROOT.parent / "shared")) / "audio"
@@ -131,8 +131,8 @@ def compared(
             tried.append((name, dict(zip(choices, values, strict=True)), True))
     table: list[dict[str, object]] = []
     for name, settings, standardised in tried:
-        head = compile_rule(
-            find_rule(name), bank, settings, calibration=calibration, standardised=standardised
+        head = compile_head(
+            bank, name, settings, calibration=calibration, standardised=standardised
         )
         found = held_out.accuracies(head)
         table.append(

@@ -1,12 +1,17 @@
 """Collect the recordings that the audio tower is trained on: `python -m training.collect`.
 
-Two sources, both with licences that allow commercial use: the clips of `../shared/audio/train`
-whose manifest line states such a licence, and the sound files in packages of Debian main (listed
-in `sources.toml`; downloaded with apt-get and unpacked, never installed; zip archives are opened).
+Three kinds of source, all with licences that allow commercial use: the clips of
+`../shared/audio/train` whose manifest line states such a licence; the sound files in packages of
+Debian main (downloaded with apt-get and unpacked, never installed; zip archives are opened); and
+those in public git repositories at a fixed commit (read from `repositories/owner+name`, a git
+directory, which is cloned from GitHub if it does not exist). The last two are listed in
+`sources.toml`. Files whose name contains the Freesound number of a test clip are left out;
+`training.teacher` leaves out near-duplicates of test clips by their sound.
 
-Written to `training/work/`: `audio.i16` (mono int16 at 32 kHz, segments of at most ten seconds,
-one after another) and `segments.csv` (start, length, package, path and kind of each segment).
-Packages that are in the files already are skipped.
+Written to the training folder (`$DRIFTSCORE_TRAINING`): `audio.i16` (mono int16 at 32 kHz, segments
+of at most ten seconds, one after another), `segments.csv` (start, length, source, path and kind of
+each segment) and `files.csv` (source, version or commit, licence, path and sha256 of each file).
+Sources that are in the files already are skipped, so the pool can grow while a training runs.
 """
 
 import argparse
@@ -21,16 +26,17 @@ import tomllib
 import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO, TextIO
 
 import numpy as np
 import numpy.typing as npt
 
 ROOT = Path(__file__).resolve().parent
-WORK = ROOT / "work"
+WORK = Path(os.environ.get("DRIFTSCORE_TRAINING", "~/driftscore-training")).expanduser()
 SHARED = Path(os.environ.get("DRIFTSCORE_SHARED", ROOT.parent.parent / "shared"))
 RATE = 32_000
 SEGMENT = 10 * RATE
@@ -58,7 +64,11 @@ class Segment:
 
 @dataclass(frozen=True)
 class Source:
-    """One package of Debian main and how much of it to take."""
+    """One package of Debian main or one git repository ("owner/name"), and how much to take.
+
+    `version` is a package's version or a repository's commit. `keep` and `skip` are parts of paths:
+    a file is taken if its path contains one of `keep` (if there are any) and none of `skip`.
+    """
 
     name: str
     version: str
@@ -66,16 +76,55 @@ class Source:
     kind: str = "effects"
     most_files: int = 100_000
     most_segments: int = 8
+    keep: tuple[str, ...] = ("",)
     skip: tuple[str, ...] = ()
+
+    def takes(self, path: str) -> bool:
+        """Return whether a file is to be used."""
+        return any(part in path for part in self.keep) and not any(p in path for p in self.skip)
 
 
 def sources() -> list[Source]:
-    """Return the packages of `sources.toml`."""
-    listed = tomllib.loads((ROOT / "sources.toml").read_text())["package"]
-    return [Source(**{**row, "skip": tuple(row.get("skip", ()))}) for row in listed]
+    """Return the repositories and packages of `sources.toml`."""
+    listed = tomllib.loads((ROOT / "sources.toml").read_text())
+    rows = [*listed["repository"], *listed["package"]]
+    lists = ("keep", "skip")
+    return [
+        Source(**{key: tuple(value) if key in lists else value for key, value in row.items()})
+        for row in rows
+    ]
 
 
-def fetch(source: Source) -> Path:
+def repository(name: str) -> Path:
+    """Return the git directory of a repository, cloned if necessary."""
+    home = WORK / "repositories" / name.replace("/", "+")
+    if not home.exists():
+        url = f"https://github.com/{name}"
+        subprocess.run(["git", "clone", "--bare", "--quiet", url, home], check=True)
+    return home
+
+
+def repository_files(source: Source) -> Iterator[tuple[str, bytes]]:
+    """Yield (path, contents) of a repository's sound files; missing large files are left out."""
+    git = ["git", "-C", str(repository(source.name))]
+    listing = subprocess.run(
+        [*git, "ls-tree", "-r", "-z", source.version], capture_output=True, check=True
+    ).stdout.decode()
+    for entry in listing.split("\0"):
+        about, _, path = entry.partition("\t")
+        if not path.lower().endswith(SOUNDS) or not source.takes(path):
+            continue
+        blob = subprocess.run(
+            [*git, "cat-file", "blob", about.split()[2]],
+            capture_output=True,
+            check=False,
+            env={**os.environ, "GIT_NO_LAZY_FETCH": "1"},
+        )
+        if blob.returncode == 0 and not blob.stdout.startswith(b"version https://git-lfs"):
+            yield path, blob.stdout
+
+
+def package_folder(source: Source) -> Path:
     """Return the folder with the package's sound files and archives, unpacked if necessary."""
     debs, home = WORK / "debs", WORK / "unpacked" / source.name
     if (home / "done").exists():
@@ -97,8 +146,9 @@ def fetch(source: Source) -> Path:
     return home
 
 
-def sound_files(home: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield (path, contents) of the sound files in a folder and in the archives within it."""
+def package_files(source: Source) -> Iterator[tuple[str, bytes]]:
+    """Yield (path, contents) of the sound files in a package and in the archives within it."""
+    home = package_folder(source)
     for path in sorted(p for p in home.rglob("*") if p.is_file() and not p.is_symlink()):
         ending = path.suffix.lower()
         if ending in SOUNDS:
@@ -150,26 +200,54 @@ def cut(samples: Samples, most: int) -> list[Samples]:
     return [p for p in pieces if np.square(p).mean() > 1e-7]
 
 
-def _package_pieces(source: Source) -> list[tuple[str, npt.NDArray[np.int16]]]:
-    """Return (path, segment) for every segment taken from one package."""
+@dataclass(frozen=True)
+class File:
+    """One decoded file: its digest and its segments."""
+
+    path: str
+    sha256: str
+    segments: list[npt.NDArray[np.int16]]
+
+
+def _files(source: Source) -> list[File]:
+    """Return the files taken from one source, each content once."""
     import soundfile
 
-    files = [
-        (path, contents)
-        for path, contents in sound_files(fetch(source))
-        if not any(part in path for part in source.skip)
-    ]
-    by_hash = {hashlib.sha256(c).hexdigest(): (p, c) for p, c in files}
-    chosen = sorted(by_hash)[: source.most_files]
-    pieces = []
-    for path, contents in sorted((by_hash[key] for key in chosen), key=lambda f: f[0]):
+    contents_of = repository_files if "/" in source.name else package_files
+    by_digest = {
+        hashlib.sha256(contents).hexdigest(): (path, contents)
+        for path, contents in contents_of(source)
+        if source.takes(path) and not test_ids() & set(re.findall(r"\d{4,}", Path(path).name))
+    }
+    chosen = sorted(by_digest)[: source.most_files]
+    files = []
+    for digest in sorted(chosen, key=lambda key: by_digest[key][0]):
+        path, contents = by_digest[digest]
         try:
             parts = cut(decode(contents), source.most_segments)
         except (soundfile.LibsndfileError, RuntimeError, ValueError) as error:
             print(f"{source.name}: {path} skipped: {error}", file=sys.stderr)
             continue
-        pieces += [(path, _int16(part)) for part in parts]
-    return pieces
+        files.append(File(path, digest, [_int16(part) for part in parts]))
+    return files
+
+
+@cache
+def test_ids() -> frozenset[str]:
+    """Return the Freesound numbers of the clips that are tested on.
+
+    They are those of `events`, and, if the sets were written there, of UrbanSound8K and Kitchen20
+    in the training folder's `sets/`.
+    """
+    with open(SHARED / "audio" / "manifest.csv", newline="") as handle:
+        origins = [row["origin"] for row in csv.DictReader(handle) if row["split"] == "events"]
+    ids = {number for origin in origins for number in re.findall(r"sounds/(\d+)", origin)}
+    for manifest in sorted((WORK / "sets").glob("*/manifest.csv")):
+        with open(manifest, newline="") as handle:
+            ids |= {
+                n for row in csv.DictReader(handle) for n in re.findall(r"\d{4,}", row["source"])
+            }
+    return frozenset(ids)
 
 
 def _int16(samples: Samples) -> npt.NDArray[np.int16]:
@@ -190,20 +268,38 @@ def is_free(row: dict[str, str]) -> bool:
     return row["licence"] in FREE or name.startswith(FREE_BY_TEXT)
 
 
-def _shared_pieces(row: dict[str, str]) -> list[tuple[str, npt.NDArray[np.int16]]]:
-    """Return (path, segment) for one clip of `train`."""
-    parts = cut(decode((SHARED / "audio" / row["file"]).read_bytes()), most=12)
-    return [(row["file"], _int16(part)) for part in parts]
+def _shared_file(row: dict[str, str]) -> File:
+    """Return one clip of `train`."""
+    contents = (SHARED / "audio" / row["file"]).read_bytes()
+    segments = [_int16(part) for part in cut(decode(contents), most=12)]
+    return File(row["file"], hashlib.sha256(contents).hexdigest(), segments)
 
 
-def _append(
-    pieces: list[tuple[str, npt.NDArray[np.int16]]], package: str, kind: str, audio: Any, table: Any
-) -> None:
-    """Append segments to the two files."""
-    for path, piece in pieces:
-        segment = Segment(audio.tell() // 2, piece.size, package, path, kind)
-        audio.write(piece.tobytes())
-        table.writerow(asdict(segment))
+class Pool:
+    """The files of the pool, open for appending."""
+
+    def __init__(self, audio: BinaryIO, segments: TextIO, files: TextIO) -> None:
+        self._audio, self._tables = audio, (segments, files)
+        self._segments, self._files = csv.writer(segments), csv.writer(files)
+        if segments.tell() == 0:
+            self._segments.writerow([f.name for f in fields(Segment)])
+        if files.tell() == 0:
+            self._files.writerow(["source", "version", "licence", "path", "sha256"])
+
+    def append(self, file: File, source: Source) -> None:
+        """Append the segments of one file; the table last, so that it never promises too much."""
+        for piece in file.segments:
+            start = self._audio.tell() // 2
+            self._audio.write(piece.tobytes())
+            self._segments.writerow((start, piece.size, source.name, file.path, source.kind))
+        row = (source.name, source.version, source.licence, file.path, file.sha256)
+        self._files.writerow(row)
+
+    def flush(self) -> None:
+        """Write what is buffered: samples first, so that no segment lacks its samples."""
+        self._audio.flush()
+        for table in self._tables:
+            table.flush()
 
 
 def read_segments() -> list[Segment]:
@@ -221,29 +317,31 @@ def read_audio() -> npt.NDArray[np.int16]:
 
 
 def collect(workers: int) -> None:
-    """Write `audio.i16` and `segments.csv`; packages that they contain already are skipped."""
-    WORK.mkdir(exist_ok=True)
-    table_path, audio_path = WORK / "segments.csv", WORK / "audio.i16"
-    known = {s.package for s in read_segments()} if table_path.exists() else set()
+    """Extend the pool by the sources that it does not contain yet."""
+    WORK.mkdir(parents=True, exist_ok=True)
+    known = {s.package for s in read_segments()} if (WORK / "segments.csv").exists() else set()
     with (
-        open(table_path, "a", newline="") as handle,
-        open(audio_path, "ab") as audio,
-        ProcessPoolExecutor(workers) as pool,
+        open(WORK / "audio.i16", "ab") as audio,
+        open(WORK / "segments.csv", "a", newline="") as segments,
+        open(WORK / "files.csv", "a", newline="") as files,
+        ProcessPoolExecutor(workers) as processes,
     ):
-        table = csv.DictWriter(handle, [f.name for f in fields(Segment)])
-        if not known:
-            table.writeheader()
+        pool = Pool(audio, segments, files)
         if "shared" not in known:
             rows = [row for row in shared_rows() if is_free(row)]
-            for row, pieces in zip(rows, pool.map(_shared_pieces, rows, chunksize=8), strict=True):
+            decoded = processes.map(_shared_file, rows, chunksize=8)
+            for row, file in zip(rows, decoded, strict=True):
                 kind = "esc50" if "/esc50/" in row["file"] else "ambient"
-                _append(pieces, "shared", kind, audio, table)
+                pool.append(file, Source("shared", row["source"], row["licence"], kind))
+            pool.flush()
         missing = [source for source in sources() if source.name not in known]
-        for source, pieces in zip(missing, pool.map(_package_pieces, missing), strict=True):
-            _append(pieces, source.name, source.kind, audio, table)
-            handle.flush()
-            seconds = sum(piece.size for _, piece in pieces) / RATE
-            print(f"{source.name}: {len(pieces)} segments, {seconds / 3600:.2f} h", flush=True)
+        for source, taken in zip(missing, processes.map(_files, missing), strict=True):
+            for file in taken:
+                pool.append(file, source)
+            pool.flush()
+            lengths = [piece.size for file in taken for piece in file.segments]
+            hours = sum(lengths) / RATE / 3600
+            print(f"{source.name}: {len(lengths)} segments, {hours:.2f} h", flush=True)
 
 
 def table() -> str:

@@ -1,20 +1,15 @@
-"""Write the trained audio tower as the model files that ship: `python -m training.export_audio`.
+"""Write a trained audio tower as model files: `python -m training.export_audio`.
 
-Two ONNX files in `src/driftscore/models/mini/`:
+Two ONNX files, by default in the training folder's `export/`; `--home` names another folder:
 
 - `audio.onnx`: `log_mel` (1, 1, 64, frames) -> `features` (1, 384, ceil(frames / 16))
 - `pool.onnx`: `features` (1, 384, any number of frames) -> `embedding` (1, 527) of unit norm
 
 The embedding of a clip is the second applied to all of the first's output; the embedding of a
-window is the second applied to the window's frames. The weights are
-
-    BLEND * moving average of the run + (1 - BLEND) * weights at the start of the run
-
-if the run started from the first edition, else the moving average alone. The blend keeps more of
-the clean accuracy and loses nothing in noise; BLEND was chosen on the validation set. The
-statistics of the batch norms are estimated again after blending. Batch norms
-are folded into the convolutions. Weights are stored as float16 and widened when a file is loaded,
-so that sums are float32. Both files are checked against torch before they are moved into place.
+window is the second applied to the window's frames. The weights are the moving average of the
+checkpoint `level.pt`, or of `decay.pt` with `--decayed`. Batch norms are folded into the
+convolutions. Weights are stored as float16 and widened when a file is loaded, so that sums are
+float32. Both files are checked against torch before they are moved into place.
 """
 
 import argparse
@@ -30,14 +25,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from driftscore.files import replacing, sha256
-from training.audio_net import TAGS, AudioTower, Residual, Shape, estimate_statistics
-from training.audio_tower import CHECKPOINT, sample_mels
-from training.collect import ROOT, WORK
+from training.audio_net import TAGS, AudioTower, Residual, Shape, pool_weights
+from training.audio_tower import DECAY, LEVEL
+from training.collect import WORK
+from training.product import replacing, sha256
 
-HOME = ROOT.parent / "src" / "driftscore" / "models" / "mini"
 TOLERANCE = 2e-3
-BLEND = 0.85
 _OPSET = 17
 
 
@@ -121,12 +114,22 @@ def build_features(tower: AudioTower) -> onnx.ModelProto:
 def build_pool(tower: AudioTower) -> onnx.ModelProto:
     """Return the part from the frame features of a window to its embedding."""
     graph = Graph()
+    names = [graph.weight(value) for value in pool_weights(tower)]
+    tags, tags_bias, inner, inner_bias, outer, hidden, hidden_bias, extra = names
     mean = graph.node("ReduceMean", "features", axes=[2], keepdims=0)
     largest = graph.node("ReduceMax", "features", axes=[2], keepdims=0)
-    pooled = graph.node("Concat", mean, largest, axis=1)
-    weights = graph.weight(tower.tags.weight), graph.weight(tower.tags.bias)
-    tags = graph.node("Gemm", pooled, *weights, transB=1)
-    graph.nodes.append(helper.make_node("LpNormalization", [tags], ["embedding"], axis=1, p=2))
+    scores = graph.node("Tanh", graph.node("Conv", "features", inner, inner_bias))
+    shares = graph.node("Softmax", graph.node("Conv", scores, outer), axis=2)
+    axes = numpy_helper.from_array(np.array([2], dtype=np.int64), "time")
+    graph.weights.append(axes)
+    attended = graph.node("ReduceSum", graph.node("Mul", "features", shares), "time", keepdims=0)
+    plain = graph.node("Concat", mean, largest, axis=1)
+    inputs = graph.node("Concat", mean, largest, attended, axis=1)
+    step = graph.node("Gemm", inputs, hidden, hidden_bias, transB=1)
+    step = graph.node("Mul", step, graph.node("HardSigmoid", step, alpha=1 / 6, beta=0.5))
+    linear = graph.node("Gemm", plain, tags, tags_bias, transB=1)
+    row = graph.node("Gemm", step, extra, linear, transB=1)
+    graph.nodes.append(helper.make_node("LpNormalization", [row], ["embedding"], axis=1, p=2))
     channels = tower.collapse[0].out_channels
     return graph.model(
         "driftscore-mini-pool", ["features", 1, channels, "frames"], ["embedding", 1, TAGS]
@@ -135,15 +138,13 @@ def build_pool(tower: AudioTower) -> onnx.ModelProto:
 
 @torch.no_grad()
 def largest_difference(tower: AudioTower, audio: Path, pool: Path) -> float:
-    """Return the largest difference to torch on held-out clips of 1 to 5 seconds."""
+    """Return the largest difference to torch on random log-mels of 1 to 6 seconds."""
     providers = ["CPUExecutionProvider"]
     first = onnxruntime.InferenceSession(audio, providers=providers)
     second = onnxruntime.InferenceSession(pool, providers=providers)
-    with np.load(WORK / "validation.npz") as file:
-        mels = file["mel"][:50].astype(np.float32)[:, None]
-    worst = 0.0
-    for number, mel in enumerate(mels):
-        part = np.ascontiguousarray(mel[None, :, :, : 64 + 5 * number])
+    rng, worst = np.random.default_rng(1), 0.0
+    for frames in range(50, 300, 5):
+        part = rng.normal(-0.2, 0.6, size=(1, 1, 64, frames)).astype(np.float32)
         features = first.run(None, {"log_mel": part})[0]
         ours = second.run(None, {"features": features})[0]
         theirs = functional.normalize(tower(torch.from_numpy(part)), dim=1).numpy()
@@ -151,28 +152,17 @@ def largest_difference(tower: AudioTower, audio: Path, pool: Path) -> float:
     return worst
 
 
-def blended(saved: dict[str, Any], share: float) -> AudioTower:
-    """Return the tower with `share` of the trained weights and the rest from the start."""
-    weights = dict(saved["average"])
-    for name, value in saved["start"].items():
-        if value.is_floating_point():
-            weights[name] = torch.lerp(value, weights[name], share)
-    tower = AudioTower(Shape(**saved["shape"]))
-    tower.load_state_dict(weights)
-    if saved["start"]:
-        estimate_statistics(tower, sample_mels(256))
-    return tower.eval()
-
-
 def main() -> None:
-    """Export the weights of the checkpoint."""
+    """Export the moving average of a checkpoint."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
-    parser.add_argument("--checkpoint", type=Path, default=CHECKPOINT)
-    parser.add_argument("--home", type=Path, default=HOME)
-    parser.add_argument("--blend", type=float, default=BLEND, help="share of trained weights")
+    parser.add_argument("--decayed", action="store_true", help="export decay.pt, not level.pt")
+    parser.add_argument("--home", type=Path, default=WORK / "export", help="folder to write to")
     settings = parser.parse_args()
-    saved = torch.load(settings.checkpoint, weights_only=True)
-    tower = blended(saved, settings.blend)
+    saved = torch.load(DECAY if settings.decayed else LEVEL, weights_only=True)
+    tower = AudioTower(Shape(**saved["shape"]))
+    tower.load_state_dict(saved["average"])
+    tower.eval()
+    settings.home.mkdir(parents=True, exist_ok=True)
     audio, pool = settings.home / "audio.onnx", settings.home / "pool.onnx"
     with replacing(audio) as new_audio, replacing(pool) as new_pool:
         new_audio.write_bytes(build_features(tower).SerializeToString())

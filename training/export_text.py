@@ -14,15 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 from onnx import TensorProto, checker, helper, numpy_helper
 from tokenizers import Tokenizer
 
-from driftscore.files import replacing, sha256
+from driftscore.storage.files import replacing, sha256
 from training.text_corpus import REPOSITORY, WORK
-from training.text_net import HEADS, HIDDEN, LAYERS
+from training.text_net import HEADS, HIDDEN, LAYERS, SENTENCE, Tower
 from training.text_tower import load_anchors, load_tower
+from training.text_vocabulary import unpack
 
 OUT = REPOSITORY / "src" / "driftscore" / "models" / "mini"
+TAGS = 527
 OPSET = 17
 IR_VERSION = 8
 NORM_EPSILON = 1e-5
@@ -35,6 +38,7 @@ class Graph:
         self.weights = weights
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
+        self.stored: dict[str, str] = {}  # weight -> its constant; an int8 one's scale is the next
 
     def node(self, kind: str, *inputs: str, output: str = "", **settings: Any) -> str:
         """Add a node with one output."""
@@ -49,15 +53,16 @@ class Graph:
         self.constants.append(numpy_helper.from_array(array, name))
         return name
 
-    def half(self, value: np.ndarray) -> str:
+    def half(self, name: str, value: np.ndarray) -> str:
         """Add a constant stored as float16."""
-        return self.node("Cast", self.constant(value, np.float16), to=TensorProto.FLOAT)
+        constant = self.stored[name] = self.constant(value, np.float16)
+        return self.node("Cast", constant, to=TensorProto.FLOAT)
 
     def matrix(self, name: str) -> str:
         """Add a weight (out, in) as int8 (in, out) with a scale per output."""
         weight = self.weights[name].T
         scale = np.maximum(np.abs(weight).max(0), 1e-12) / 127
-        stored = self.constant(np.rint(weight / scale), np.int8)
+        stored = self.stored[name] = self.constant(np.rint(weight / scale), np.int8)
         return self.node(
             "Mul", self.node("Cast", stored, to=TensorProto.FLOAT), self.constant(scale)
         )
@@ -65,11 +70,16 @@ class Graph:
     def linear(self, x: str, name: str) -> str:
         """Apply a dense layer."""
         product = self.node("MatMul", x, self.matrix(f"{name}.weight"))
-        return self.node("Add", product, self.constant(self.weights[f"{name}.bias"]))
+        return self.node("Add", product, self.plain(f"{name}.bias"))
+
+    def plain(self, name: str) -> str:
+        """Add a weight as float32."""
+        constant = self.stored[name] = self.constant(self.weights[name])
+        return constant
 
     def norm(self, x: str, name: str) -> str:
         """Apply a layer norm."""
-        parts = (self.constant(self.weights[f"{name}.{part}"]) for part in ("weight", "bias"))
+        parts = (self.plain(f"{name}.{part}") for part in ("weight", "bias"))
         return self.node("LayerNormalization", x, *parts, epsilon=NORM_EPSILON, axis=-1)
 
     def take(self, x: str, index: int) -> str:
@@ -118,11 +128,46 @@ def build(
     tau: float,
 ) -> Any:
     """Return the ONNX model."""
+    return _finish(_build_graph(weights, packed, scale, anchors, tau), anchors.shape)
+
+
+def read_exported(path: Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return the tower's weights and, by name, `packed`, `scale` and `anchors` of a text.onnx.
+
+    The graph of an untrained tower is built once more, to find out which constant holds what.
+    """
+    constants = {c.name: numpy_helper.to_array(c) for c in onnx.load(str(path)).graph.initializer}
+    tables = {"packed": constants["c0"], "scale": constants["c4"]}
+    empty = Tower(unpack(tables["packed"][:1], tables["scale"])).state_dict()
+    weights = {name: value.numpy() for name, value in empty.items()}
+    anchors = np.zeros((TAGS, SENTENCE), np.float32)
+    graph = _build_graph(weights, tables["packed"], tables["scale"], anchors, 1.0)
+    found: dict[str, np.ndarray] = {}
+    for name, constant in graph.stored.items():
+        value = constants[constant].astype(np.float32)
+        if constants[constant].dtype == np.int8:
+            value = (value * constants[f"c{int(constant[1:]) + 1}"]).T
+        found[name] = value
+    tables["anchors"] = found.pop("anchors").T.astype(np.float32)
+    missing = {name for name in weights if name not in found}
+    if missing or any(found[name].shape != weights[name].shape for name in found):
+        raise SystemExit(f"{path} is not a text tower of this shape: {sorted(missing)}")
+    return found, tables
+
+
+def _build_graph(
+    weights: dict[str, np.ndarray],
+    packed: np.ndarray,
+    scale: np.ndarray,
+    anchors: np.ndarray,
+    tau: float,
+) -> Graph:
+    """Return the graph with all nodes."""
     graph = Graph(weights)
     pieces = graph.look_up(packed, scale)
     length = graph.node("Slice", graph.node("Shape", "ids"), *_bounds(graph, 1, 2))
     start, axis = graph.constant([0], np.int64), graph.constant([0], np.int64)
-    place = graph.node("Slice", graph.half(weights["position"]), start, length, axis)
+    place = graph.node("Slice", graph.half("position", weights["position"]), start, length, axis)
     x = graph.node("Add", graph.linear(pieces, "enter"), place)
     for index in range(LAYERS):
         x = graph.layer(x, f"layers.{index}")
@@ -136,10 +181,10 @@ def build(
     both = graph.node("Add", graph.linear(pooled, "leave"), graph.linear(direct, "skip"))
     sentence = graph.unit(both, output="sentence")
     sharp = graph.node(
-        "Mul", graph.node("MatMul", sentence, graph.half(anchors.T)), graph.constant(tau)
+        "Mul", graph.node("MatMul", sentence, graph.half("anchors", anchors.T)), graph.constant(tau)
     )
     graph.unit(graph.node("Softmax", sharp, axis=-1), output="embedding")
-    return _finish(graph, anchors.shape)
+    return graph
 
 
 def _finish(graph: Graph, shape: tuple[int, ...]) -> Any:

@@ -2,9 +2,10 @@
 
     python -m training.false_alarms train_1.flac train_2.flac ...
 
-Each recording is a soundscape of the lab (`driftscore lab soundscape --split train`) with its truth
-beside it. Every class of the dataset is searched for as a label, and an event counts unless a true
-event of that class overlaps it. Settings are chosen on `train`; nothing here looks at `events`.
+Each recording is a soundscape (`python -m training.corpora.shared_soundscapes OUT --split train`)
+with its truth beside it. Every class of the dataset is searched for as a label, and an event counts
+unless a true event of that class overlaps it. Settings are chosen on `train`; nothing here looks at
+`events`.
 """
 
 import json
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from driftscore import Classifier, Detection, Event
-from driftscore.thresholds import LOWEST
+from driftscore.events.thresholds import LOWEST
 
 MULTIPLES = (2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0, 6.5, 7.0, 8.0)
 
@@ -23,7 +24,7 @@ def main(paths: list[Path]) -> None:
     truths = [json.loads(path.with_suffix(".json").read_text()) for path in paths]
     labels = sorted({event["label"] for truth in truths for event in truth["events"]})
     detector = Classifier(labels).detector(settings=Detection(threshold=1.0))
-    search = detector.search
+    search = detector.rules
     spreads = dict(zip(labels, search.spreads[: len(labels)].tolist(), strict=True))
     low = Detection(threshold=LOWEST * min(spreads.values()))
     detector = Classifier(labels).detector(settings=low)

@@ -1,163 +1,218 @@
-"""Random training examples with their targets, mixed on the fly.
+"""Random training examples, mixed on the fly and labelled by the teacher.
 
-An example is a main recording, often with a second event or with noise under it. Its target is
-computed from the teacher's logits of the clean parts, so that the teacher never runs on a
-mixture and the student learns to name the event in spite of the noise. With s the SNR in dB
-(positive where the other part is quieter), l the logits of the main part and o the other's:
+An example is a waveform for the student and a waveform for the teacher. They are the same one
+(function matching), except in a share of the mixtures with noise, where the teacher gets the main
+part alone (denoising): there the student learns to name the sound in spite of the noise.
 
-    two events:       target = max(l - c * max(-s, 0), o - c * max(s, 0))
-    recorded noise:   target = max(l, o - c * max(s + 15, 0))
-    babble, synthetic noise:   target = l
-
-element-wise, with c = 0.25 per dB. Everything is drawn from an explicit generator.
+A recording is cropped, changed in speed, equaliser, room and level, and mixed with any other
+recording or with noise (steady recordings, babble, synthetic noise). Batch n is a function of the
+pool, the recipe and n alone, so a training that resumes at batch n needs no other random state.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import scipy.fft
+import soxr
+import torch
+from torch import Tensor
 
-from driftscore.backbones.mini import front_end as mini_frontend
 from training.collect import RATE, WORK, read_audio, read_segments
+from training.front_ends import student_input, teacher_input
+from training.product import tagger
 
 VALIDATION_PACKAGE = "fillets-ng-data-nl"
 """Speech that is never trained on: the babble of the validation set is made from it."""
+FRAME = 10_240
+"""Samples per feature frame of the student."""
 _BLOCK = RATE // 50
-_MEL_FLOOR = float((np.log(1e-5) + 4.5) / 5.0)
 
 Samples = npt.NDArray[np.float32]
-Logits = npt.NDArray[np.float32]
-Example = tuple[Samples, Logits]
 
 
 @dataclass(frozen=True)
 class Recipe:
     """Probability and range of each change."""
 
-    untouched: float = 0.22
-    """Share of examples that are clean segments without any change."""
-    alone: float = 0.12
-    """Share of examples with nothing mixed in, but changed in speed, room and level."""
-    second_event: float = 0.18
-    """Of the mixtures, the share with a second event; the others get noise."""
-    noise_shares: tuple[float, float, float, float] = (0.45, 0.20, 0.25, 0.10)
-    """Of the noises: steady recordings, any recordings, babble, synthetic noise."""
-    snr_db: tuple[float, float] = (-6.0, 24.0)
+    lengths: tuple[tuple[float, float], ...] = ((2.5, 0.3), (5.0, 0.5), (10.0, 0.2))
+    """Seconds of the examples in a batch, and the share of such batches."""
+    seconds_per_batch: float = 240.0
+    untouched: float = 0.12
+    """Share of examples that are plain crops."""
+    alone: float = 0.18
+    """Share of examples that are changed, with nothing mixed in."""
+    noise: float = 0.5
+    """Of the mixtures, the share with noise; the others get any other recording."""
+    noise_shares: tuple[float, float, float] = (0.6, 0.25, 0.15)
+    """Of the noises: steady recordings, babble, synthetic noise."""
+    denoised: float = 0.8
+    """Of the mixtures with noise, the share whose target is that of the main part alone."""
+    denoised_events: float = 0.2
+    """The same for mixtures with any other recording that is quieter by `event_margin_db`."""
+    event_margin_db: float = 3.0
+    snr_db: tuple[float, float] = (-6.0, 20.0)
     gain_db: tuple[float, float] = (-20.0, 6.0)
-    speed_changed: float = 0.35
-    largest_speed_change: float = 0.15
+    speed_changed: float = 0.5
+    largest_speed_change: float = 0.25
     equalised: float = 0.4
-    reverberated: float = 0.15
-    logits_per_db: float = 0.25
-    noise_margin_db: float = 15.0
+    reverberated: float = 0.2
+    window_frames: tuple[int, int] = (5, 9)
+    """Shortest and longest window of the loss on windows, in feature frames of 0.32 s."""
+    shortest_windowed: float = 4.0
+    """Seconds of the shortest example that has a window."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A short part of every example of a batch, and the teacher's logits of that part."""
+
+    first: int
+    """Its first feature frame."""
+    frames: int
+    logits: Tensor
+    weight: Tensor
+    """1, or 0 for an example whose waveform is nearly silent there."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Examples of one length."""
+
+    log_mel: Tensor
+    """(examples, 1, 64, log-mel frames)"""
+    logits: Tensor
+    """The teacher's logits of the examples, (examples, 527)."""
+    window: Window | None
+    """A part of examples that are long enough."""
 
 
 class Bank:
-    """Segments and pieces with the teacher's logits, and the probability of each segment."""
+    """The pool: segments and the probability of drawing each of them."""
 
     def __init__(self) -> None:
         self._audio = read_audio()
-        with np.load(WORK / "pieces.npz") as file:
-            self._start, self._length = file["start"], file["length"]
-            self._logits, self._steady = file["logits"], file["steady"]
-            segment, seconds = file["segment"], file["seconds"]
-        self._pieces: dict[tuple[int, float], list[int]] = {}
-        for row, key in enumerate(zip(segment.tolist(), seconds.tolist(), strict=True)):
-            self._pieces.setdefault(key, []).append(row)
-        weights = np.load(WORK / "teacher.npz")["weights"]
-        weights *= [s.package != VALIDATION_PACKAGE for s in read_segments()[: len(weights)]]
-        self._weights = np.cumsum(weights)
-        self._steady_weights = np.cumsum(weights * self._steady)
+        with np.load(WORK / "teacher.npz") as file:
+            weights, steady = file["weights"], file["steady"]
+        segments = read_segments()[: len(weights)]
+        self._start = np.array([s.start for s in segments])
+        self._length = np.array([s.length for s in segments])
+        weights = weights * [s.package != VALIDATION_PACKAGE for s in segments]
+        self._any, self._steady = np.cumsum(weights), np.cumsum(weights * steady)
 
-    def draw(self, seconds: float, rng: np.random.Generator, *, steady: bool = False) -> Example:
-        """Return samples and logits of a piece of at most about `seconds`."""
-        weights = self._steady_weights if steady else self._weights
-        segment = int(np.searchsorted(weights, rng.random() * weights[-1], side="right"))
-        rows = self._pieces.get((segment, seconds)) or self._pieces[segment, 0.0]
-        row = rows[int(rng.integers(len(rows)))]
-        start = self._start[row]
-        samples = self._audio[start : start + self._length[row]].astype(np.float32) / 32_767
-        return samples, self._logits[row].astype(np.float32)
+    def __len__(self) -> int:
+        return len(self._start)
+
+    def draw(self, length: int, rng: np.random.Generator, *, steady: bool = False) -> Samples:
+        """Return a random part of a random segment, of at most `length` samples."""
+        weights = self._steady if steady else self._any
+        number = int(np.searchsorted(weights, rng.random() * weights[-1], side="right"))
+        start, spare = self._start[number], self._length[number] - length
+        if spare > 0:
+            start += int(rng.integers(spare + 1))
+        stop = start + min(length, self._length[number])
+        return self._audio[start:stop].astype(np.float32) / np.float32(32_767)
 
 
 class Mixer:
-    """Draws examples of a given length; `synthetic` holds noises of ten seconds to cut from."""
+    """Makes batches; an index gives the same batch at every call."""
 
-    def __init__(self, bank: Bank, recipe: Recipe, rng: np.random.Generator) -> None:
-        self._bank, self._recipe, self._rng = bank, recipe, rng
+    def __init__(self, bank: Bank, recipe: Recipe, seed: int) -> None:
+        self._bank, self._recipe, self._seed = bank, recipe, seed
+        rng = np.random.default_rng([seed])
         self._synthetic = [synthetic_noise(10 * RATE, rng) for _ in range(48)]
 
-    def example(self, seconds: float) -> Example:
-        """Return the log-mel (64, frames) and the target logits of one example."""
-        rng, recipe, length = self._rng, self._recipe, int(seconds * RATE)
-        samples, logits = self._bank.draw(seconds, rng)
-        kind = rng.random()
+    def __getitem__(self, index: int) -> Batch:
+        rng, recipe = np.random.default_rng([self._seed, index]), self._recipe
+        lengths, shares = zip(*recipe.lengths, strict=True)
+        seconds = float(rng.choice(lengths, p=shares))
+        length, count = int(seconds * RATE), round(recipe.seconds_per_batch / seconds)
+        pairs = [self._example(length, rng) for _ in range(count)]
+        mels = np.stack([student_input(waveform) for waveform, _ in pairs])
+        labelled = np.stack([samples for _, samples in pairs])
+        window = self._window(labelled, rng) if seconds >= recipe.shortest_windowed else None
+        return Batch(torch.from_numpy(mels)[:, None], teacher_logits(labelled), window)
+
+    def _window(self, labelled: Samples, rng: np.random.Generator) -> Window:
+        """Return a random window of waveforms (examples, samples)."""
+        least, most = self._recipe.window_frames
+        frames = int(rng.integers(least, most + 1))
+        first = int(rng.integers(labelled.shape[1] // FRAME - frames + 1))
+        start, stop = first * FRAME - FRAME // 2, (first + frames) * FRAME - FRAME // 2
+        part = labelled[:, max(0, start) : stop]
+        audible = np.square(part).mean(axis=1) > 0.01 * np.square(labelled).mean(axis=1)
+        weight = torch.from_numpy(audible.astype(np.float32))
+        return Window(first, frames, teacher_logits(part), weight)
+
+    def _example(self, length: int, rng: np.random.Generator) -> tuple[Samples, Samples]:
+        """Return the student's and the teacher's waveform of one example."""
+        recipe, kind = self._recipe, rng.random()
         if kind < recipe.untouched:
-            return mini_frontend.log_mel(place(samples, length, rng)), logits
-        main = place(self._varied(samples), length, rng)
-        if rng.random() < recipe.reverberated:
-            main = reverberate(main, rng)
+            samples = place(self._bank.draw(length, rng), length, rng)
+            return samples, samples
+        main = place(self._varied(length, rng), length, rng)
+        main = self._filtered(main, rng)
+        mixed = labelled = main
         if kind > recipe.untouched + recipe.alone:
             snr_db = rng.uniform(*recipe.snr_db)
-            if rng.random() < recipe.second_event:
-                other, target = self._event(seconds, logits, snr_db)
-            else:
-                other, target = self._noise(seconds, logits, snr_db)
-            main, logits = add_at_snr(main, other, snr_db), target
-        mel = mini_frontend.log_mel(self._levelled(main))
-        if rng.random() < recipe.equalised:
-            mel = np.maximum(mel + random_tilt(mel.shape[0], rng)[:, None], _MEL_FLOOR)
-        return mel, logits
+            noise = rng.random() < recipe.noise
+            other = self._noise(length, rng) if noise else self._event(length, rng)
+            mixed = add_at_snr(main, other, snr_db)
+            denoised = recipe.denoised if noise else recipe.denoised_events
+            clear = noise or snr_db > recipe.event_margin_db
+            labelled = main if clear and rng.random() < denoised else mixed
+        gain = 10 ** (rng.uniform(*recipe.gain_db) / 20)
+        gain = np.float32(min(gain, 1.0 / (float(np.abs(mixed).max()) + 1e-9)))
+        return mixed * gain, labelled * gain
 
-    def _event(self, seconds: float, main: Logits, snr_db: float) -> Example:
-        """Return a second event and the target of both."""
-        samples, logits = self._bank.draw(seconds, self._rng)
-        other = place(self._varied(samples), int(seconds * RATE), self._rng)
-        slope = self._recipe.logits_per_db
-        quieter_main = main - slope * max(-snr_db, 0.0)
-        return other, np.maximum(quieter_main, logits - slope * max(snr_db, 0.0))
+    def _event(self, length: int, rng: np.random.Generator) -> Samples:
+        """Return another recording."""
+        return self._filtered(place(self._varied(length, rng), length, rng), rng)
 
-    def _noise(self, seconds: float, main: Logits, snr_db: float) -> Example:
-        """Return a background and the target of the main part in it."""
-        rng, recipe, length = self._rng, self._recipe, int(seconds * RATE)
-        kind = rng.choice(4, p=recipe.noise_shares)
-        if kind == 3:
-            noise = self._synthetic[int(rng.integers(len(self._synthetic)))]
-            return place(noise, length, rng), main
+    def _noise(self, length: int, rng: np.random.Generator) -> Samples:
+        """Return a background."""
+        kind = rng.choice(3, p=self._recipe.noise_shares)
         if kind == 2:
-            return self._babble(seconds), main
-        samples, logits = self._bank.draw(seconds, rng, steady=kind == 0)
-        noise = looped(self._varied(samples), length, rng)
-        if rng.random() < recipe.equalised:
-            noise = equalise(noise, rng)
-        drop = recipe.logits_per_db * max(snr_db + recipe.noise_margin_db, 0.0)
-        return noise, np.maximum(main, logits - drop)
+            return looped(self._synthetic[int(rng.integers(len(self._synthetic)))], length, rng)
+        if kind == 1:
+            parts = [self._bank.draw(length, rng) for _ in range(int(rng.integers(3, 8)))]
+            return babble([looped(part, length, rng) for part in parts], rng)
+        return self._filtered(looped(self._varied(length, rng, steady=True), length, rng), rng)
 
-    def _babble(self, seconds: float) -> Samples:
-        """Return three to seven recordings at once, each repeated over the whole length."""
-        rng, length = self._rng, int(seconds * RATE)
-        parts = [self._bank.draw(seconds, rng)[0] for _ in range(int(rng.integers(3, 8)))]
-        return babble([looped(part, length, rng) for part in parts], rng)
-
-    def _varied(self, samples: Samples) -> Samples:
-        """Return the samples, sometimes played faster or slower."""
-        if self._rng.random() >= self._recipe.speed_changed:
-            return samples
+    def _varied(self, length: int, rng: np.random.Generator, *, steady: bool = False) -> Samples:
+        """Return about `length` samples of a recording, sometimes played faster or slower."""
+        if rng.random() >= self._recipe.speed_changed:
+            return self._bank.draw(length, rng, steady=steady)
         most = self._recipe.largest_speed_change
-        return change_speed(samples, float(np.exp(self._rng.uniform(-most, most))))
+        factor = float(np.exp(rng.uniform(-most, most)))
+        samples = self._bank.draw(int(length * factor) + 1, rng, steady=steady)
+        faster = soxr.resample(samples, RATE * factor, RATE, quality="QQ")
+        return np.asarray(faster, dtype=np.float32)
 
-    def _levelled(self, samples: Samples) -> Samples:
-        """Return the samples at a random level, below full scale."""
-        peak = float(np.abs(samples).max()) + 1e-9
-        gain = 10 ** (self._rng.uniform(*self._recipe.gain_db) / 20)
-        return samples * np.float32(min(gain, 1.0 / peak))
+    def _filtered(self, samples: Samples, rng: np.random.Generator) -> Samples:
+        """Return the samples, sometimes through an equaliser and sometimes in a room."""
+        equalised = rng.random() < self._recipe.equalised
+        reverberated = rng.random() < self._recipe.reverberated
+        if not equalised and not reverberated:
+            return samples
+        size = scipy.fft.next_fast_len(samples.size, real=True)
+        spectrum = scipy.fft.rfft(samples, size)
+        if equalised:
+            spectrum *= equaliser(spectrum.size, rng)
+        if reverberated:
+            spectrum *= scipy.fft.rfft(room_response(rng), size)
+        return np.asarray(scipy.fft.irfft(spectrum, size)[: samples.size], dtype=np.float32)
+
+
+def teacher_logits(samples: Samples) -> Tensor:
+    """Return the teacher's logits of waveforms (examples, samples)."""
+    return torch.from_numpy(np.stack([tagger().run(teacher_input(row))[0] for row in samples]))
 
 
 def place(segment: Samples, length: int, rng: np.random.Generator) -> Samples:
-    """Return `length` samples: a random crop, or the segment in silence, or repeated."""
+    """Return `length` samples: a part of the segment, or the segment in silence, or repeated."""
     if segment.size >= length:
-        start = int(rng.integers(segment.size - length + 1))
-        return segment[start : start + length]
+        return segment[:length]
     if rng.random() < 0.3:
         return looped(segment, length, rng)
     placed = np.zeros(length, dtype=np.float32)
@@ -169,42 +224,26 @@ def place(segment: Samples, length: int, rng: np.random.Generator) -> Samples:
 def looped(segment: Samples, length: int, rng: np.random.Generator) -> Samples:
     """Return `length` samples of the segment, repeated and started anywhere."""
     start = int(rng.integers(segment.size))
-    whole = np.concatenate([segment[start:], np.tile(segment, -(-length // segment.size))])
-    return whole[:length]
+    repeated = np.concatenate([segment[start:], np.tile(segment, -(-length // segment.size))])
+    return repeated[:length]
 
 
-def change_speed(segment: Samples, factor: float) -> Samples:
-    """Return the segment played `factor` times as fast, with the pitch changed too."""
-    import soxr
-
-    return np.asarray(soxr.resample(segment, RATE * factor, RATE, quality="LQ"), dtype=np.float32)
-
-
-def random_tilt(bands: int, rng: np.random.Generator) -> npt.NDArray[np.float32]:
-    """Return a smooth random change of the log-mel bands, about +-6 dB, as of a microphone."""
-    knots_db = rng.normal(0.0, 4.0, size=7)
-    curve = np.interp(np.linspace(0, 6, bands), np.arange(7), knots_db - knots_db.mean())
-    return (curve * np.log(10) / 10 / 5).astype(np.float32)
-
-
-def equalise(samples: Samples, rng: np.random.Generator) -> Samples:
-    """Return the samples through a smooth random filter of about +-6 dB."""
-    spectrum = np.fft.rfft(samples)
+def equaliser(bins: int, rng: np.random.Generator) -> Samples:
+    """Return the gains of a smooth random filter of about +-6 dB, as of a microphone."""
     knots_db = rng.normal(0.0, 5.0, size=9)
-    octaves = np.log2(1.0 + np.arange(spectrum.size) * 512.0 / spectrum.size)
-    gains = 10 ** (np.interp(octaves, np.arange(9), knots_db - knots_db.mean()) / 20)
-    return np.fft.irfft(spectrum * gains.astype(np.float32), samples.size).astype(np.float32)
+    octaves = (2.0 ** np.arange(9) - 1.0) * (bins / 255.0)
+    gains = 10 ** ((knots_db - knots_db.mean()) / 20)
+    return np.interp(np.arange(bins), octaves, gains).astype(np.float32)
 
 
-def reverberate(samples: Samples, rng: np.random.Generator) -> Samples:
-    """Return the samples in a random room: the direct sound and a tail of decaying noise."""
+def room_response(rng: np.random.Generator) -> Samples:
+    """Return the response of a random room: the direct sound and a tail of decaying noise."""
     decay_s, wet = rng.uniform(0.05, 0.5), rng.uniform(0.1, 0.7)
     t = np.arange(int(decay_s * RATE))
     tail = rng.normal(size=t.size) * np.exp(-6.9 * t / t.size)
     response = (wet * tail / np.linalg.norm(tail)).astype(np.float32)
     response[0] += 1.0
-    spectrum = np.fft.rfft(samples) * np.fft.rfft(response, samples.size)
-    return np.fft.irfft(spectrum, samples.size).astype(np.float32)
+    return response
 
 
 def babble(parts: list[Samples], rng: np.random.Generator) -> Samples:

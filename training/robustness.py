@@ -14,18 +14,17 @@ from pathlib import Path
 import numpy as np
 
 from driftscore import Audio, Classifier, Embedder, Head, build_bank, compile_head
+from driftscore.backbones.vectors import Matrix
+from driftscore.lab.conditions import generator
 from driftscore.lab.corpora.about import Clip
-from driftscore.lab.corpora.datasets import shared_events
-from driftscore.lab.corpora.loading import load
-from driftscore.lab.corpora.noises import recorded
+from driftscore.lab.corpora.folders import load
 from driftscore.lab.corpora.noises.protocol import NoiseRecording
 from driftscore.lab.metrics import accuracy_difference, hits
 from driftscore.lab.mixing.mixings.additive import draw as draw_additive
 from driftscore.lab.mixing.record import mix
 from driftscore.lab.mixing.sounds import Excerpt, Sound
-from driftscore.lab.seeds import generator
-from driftscore.progress import progress_bar
-from driftscore.vectors import Matrix
+from driftscore.system.progress import progress_bar
+from training.corpora import recorded, shared_events
 
 SNRS_DB = (None, 20.0, 10.0, 6.0, 0.0)
 RULES = ("cosine", "das", "default")

@@ -1,7 +1,7 @@
 """Write the checksums that `mini` verifies on loading: `python -m training.seal`."""
 
 from driftscore.backbones.mini import HOME, MANIFEST
-from driftscore.files import replacing, sha256
+from driftscore.storage.files import replacing, sha256
 
 FILES = ("audio.onnx", "pool.onnx", "text.onnx", "tokenizer.json")
 

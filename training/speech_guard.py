@@ -35,11 +35,11 @@ import numpy as np
 import soundfile
 
 from driftscore import Classifier
-from driftscore.audio import Audio, Samples, read
+from driftscore.audio.noise import excerpt
+from driftscore.audio.recordings import Audio, Samples, read
+from driftscore.decisions.review import wilson
 from driftscore.lab.mixing.rooms import box_response, convolved
 from driftscore.live.speech import THRESHOLD, SpeechGuard
-from driftscore.noise import excerpt
-from driftscore.review import wilson
 from training.collect import RATE, SHARED, WORK
 
 CLIP_S, SHORTEST_S, LONGEST_S, ROOM_S = 5, 0.5, 2.0, 0.8

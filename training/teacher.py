@@ -1,56 +1,65 @@
-"""Label every segment with the teacher, mn04: `python -m training.teacher`.
+"""Prepare the pool with the teacher, mn04: `python -m training.teacher`.
 
-The teacher runs once over each segment and once over each of its pieces of 5 s and 2.5 s, so
-that an example of any of the lengths used in training has a target for exactly the part that it
-contains. Written to `training/work/`:
+Every segment of the pool is labelled once, as it is, to leave out what must not be trained on and
+to balance what is drawn. (The targets of training are made on the fly, see `training.mixtures`.)
+Written to the training folder:
 
-- `teacher.npz`: logits (n, 527) and embeddings (n, 384) of whole segments side by side (`rows`),
-  `twins` (near-duplicates of test clips), `weights` (probability of drawing each segment), and
-  the z-score statistics `mu`, `sigma` under these weights.
-- `mn04_stats.npz`: `mu` and `sigma` alone, for `training.text_anchors`.
-- `pieces.npz`: `segment`, `start`, `length` (in samples of `audio.i16`), `seconds` (0 for the
-  whole segment, else 5 or 2.5) and `logits` of every piece, and `steady` for every segment.
+- `teacher.npz`: logits (n, 527) and embeddings (n, 384) of the segments side by side (`rows`),
+  `twins` (near-duplicates of clips that are tested or validated on), `steady` (can serve as
+  background noise), `weights` (probability of drawing each segment).
+- `mn04_stats.npz`: mean `mu` and standard deviation `sigma` of each tag, for
+  `training.text_anchors`.
+  They are those of the tag space that ships, because the student continues in that space.
 
-Segments that nearly equal a clip of `events/`, `noise/` or `noise_unclear_licence/` (cosine of
-the embeddings above 0.99, lengths within 5 %) are dropped. This comparison is the only use made
-of those clips.
+Near-duplicates: a segment is compared with every clip of `events`, `noise` and
+`noise_unclear_licence`, with the validation clips and noises of `train`, and with the sets in the
+folders `sets/` and `repositories/` of the training folder that are tested on. It is left out if the
+teacher's embeddings have a cosine above 0.9 and its log-mel, at the best shift in time, correlates
+by more than 0.85 with the clip's. This comparison is the only use made of those clips.
 """
 
 import argparse
 import csv
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+import scipy.fft
 
-from driftscore.backbones.mn04 import Tagger, load_tagger
-from driftscore.files import replacing
 from training.collect import (
     RATE,
     SHARED,
     WORK,
     Samples,
     Segment,
+    Source,
     cut,
     decode,
+    is_free,
     read_audio,
     read_segments,
+    repository_files,
+    sources,
 )
+from training.product import load_space, replacing, student_log_mel, tagger
 
 Matrix = npt.NDArray[np.float32]
 TAGS = 527
 SPEECH, MUSIC = 0, 137
 """Indices of these two among AudioSet's 527 tags."""
-PIECE_SECONDS = (5.0, 2.5)
+SHARES = {"esc50": 0.25, "ambient": 0.15, "effects": 0.50, "music": 0.05, "speech": 0.05}
+"""Share of each kind of source among the segments that are drawn."""
 STEADY_DB = 15.0
 STEADY_SECONDS = 4.0
-
-
-@cache
-def tagger() -> Tagger:
-    """Return the teacher, loaded once per process."""
-    return load_tagger(SHARED / "models" / "mn04")
+TWIN_COSINE, TWIN_CORRELATION = 0.9, 0.85
+TEST_REPOSITORIES = (
+    Source(
+        "Stevens05/SASED", "66b1f3d1e2457689367a843b5f2566ecfb58ada8", "", keep=("data/train/",)
+    ),
+    Source("YashNita/Animal-Sound-Dataset", "574b5e2d9b071f142b464bb7b43d6a736ebb0dac", ""),
+)
 
 
 def samples_of(start: int, length: int) -> Samples:
@@ -63,33 +72,74 @@ def label_segment(span: tuple[int, int]) -> Matrix:
     return np.concatenate(tagger().logits_and_embedding(samples_of(*span)))
 
 
-def label_piece(span: tuple[int, int]) -> Matrix:
-    """Return the logits of one piece."""
-    return tagger().logits(samples_of(*span))
-
-
-def _label_file(name: str) -> list[tuple[int, Matrix]]:
-    """Return (length, embedding) of the parts of a clip that must not be trained on."""
-    parts = cut(decode((SHARED / "audio" / name).read_bytes()), most=60)
-    return [(p.size, tagger().logits_and_embedding(p)[1]) for p in parts]
-
-
-def test_clips() -> list[str]:
-    """Return the files of the manifest that are never trained on."""
+def test_contents() -> Iterator[bytes]:
+    """Yield the files that are tested or validated on."""
     with open(SHARED / "audio" / "manifest.csv", newline="") as handle:
-        return [row["file"] for row in csv.DictReader(handle) if row["split"] != "train"]
+        for row in csv.DictReader(handle):
+            if row["split"] != "train" or not is_free(row):
+                yield (SHARED / "audio" / row["file"]).read_bytes()
+    for path in sorted((WORK / "sets").glob("*/*/*/*.wav")):
+        yield path.read_bytes()
+    for source in TEST_REPOSITORIES:
+        for _, contents in repository_files(source):
+            yield contents
+
+
+def _fingerprints(contents: bytes) -> list[tuple[Matrix, Matrix]]:
+    """Return (embedding, log-mel) of the parts of a file."""
+    try:
+        parts = cut(decode(contents), most=60)
+    except RuntimeError:
+        return []
+    return [(tagger().logits_and_embedding(p)[1], student_log_mel(p)) for p in parts]
+
+
+def test_fingerprints(processes: ProcessPoolExecutor) -> tuple[Matrix, list[Matrix]]:
+    """Return the embeddings and log-mels of all test clips; computed once, then read."""
+    target = WORK / "test_clips.npz"
+    if not target.exists():
+        found = processes.map(_fingerprints, test_contents(), chunksize=16)
+        parts = [part for parts in found for part in parts]
+        mels = [mel.astype(np.float16) for _, mel in parts]
+        edges = np.cumsum([0, *(mel.shape[1] for mel in mels)])
+        with replacing(target) as partial, open(partial, "wb") as file:
+            np.savez(file, embeddings=[e for e, _ in parts], mels=np.hstack(mels), edges=edges)
+    with np.load(target) as file:
+        mels, edges = file["mels"].astype(np.float32), file["edges"]
+        return file["embeddings"], [mels[:, a:b] for a, b in pairwise(edges)]
 
 
 def near_duplicates(
-    embeddings: Matrix, lengths: npt.NDArray[np.int64], pool: ProcessPoolExecutor
+    embeddings: Matrix, segments: list[Segment], processes: ProcessPoolExecutor
 ) -> npt.NDArray[np.bool_]:
     """Return which segments nearly equal a test clip."""
-    parts = [p for found in pool.map(_label_file, test_clips(), chunksize=8) for p in found]
-    others = np.stack([embedding for _, embedding in parts])
-    other_lengths = np.array([length for length, _ in parts])
-    cosines = _unit(embeddings) @ _unit(others).T
-    same_length = np.abs(np.log(lengths[:, None] / other_lengths)) < 0.05
-    return ((cosines > 0.99) & same_length).any(axis=1)
+    others, mels = test_fingerprints(processes)
+    near = _unit(embeddings) @ _unit(others).T > TWIN_COSINE
+    twins = np.zeros(len(segments), bool)
+    for number in np.flatnonzero(near.any(axis=1)):
+        mel = student_log_mel(samples_of(segments[number].start, segments[number].length))
+        candidates = (mels[other] for other in np.flatnonzero(near[number]))
+        twins[number] = any(correlation(mel, other) > TWIN_CORRELATION for other in candidates)
+    return twins
+
+
+def correlation(first: Matrix, second: Matrix) -> float:
+    """Return the correlation of two log-mels at the best shift, where at least half overlaps.
+
+    Each band's mean is removed first, so that steady sounds of one colour do not match.
+    """
+    short, long = sorted((first, second), key=lambda mel: mel.shape[1])
+    short, long = (mel - mel.mean(axis=1, keepdims=True) for mel in (short, long))
+    size = scipy.fft.next_fast_len(short.shape[1] + long.shape[1], real=True)
+    edge = short.shape[1] // 2
+    one, other = scipy.fft.rfft(short, size), scipy.fft.rfft(long, size)
+    products = scipy.fft.irfft((np.conj(one) * other).sum(axis=0), size)
+    energies = np.concatenate([[0.0], np.cumsum(np.square(long).sum(axis=0))])
+    shifts = np.arange(-edge, long.shape[1] - short.shape[1] + edge + 1)
+    begin = np.clip(shifts, 0, long.shape[1])
+    end = np.clip(shifts + short.shape[1], 0, long.shape[1])
+    norms = np.sqrt(np.square(short).sum() * (energies[end] - energies[begin])) + 1e-9
+    return float((products[shifts] / norms).max())
 
 
 def _unit(rows: Matrix) -> Matrix:
@@ -97,11 +147,21 @@ def _unit(rows: Matrix) -> Matrix:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def statistics(logits: Matrix, weights: npt.NDArray[np.float64]) -> tuple[Matrix, Matrix]:
-    """Return the weighted mean and standard deviation of each tag."""
-    mean = np.average(logits, axis=0, weights=weights)
-    spread = np.sqrt(np.average(np.square(logits - mean), axis=0, weights=weights))
-    return mean.astype(np.float32), spread.astype(np.float32)
+def still_wanted(segments: list[Segment]) -> npt.NDArray[np.bool_]:
+    """Return which segments `sources.toml` takes, each file once.
+
+    A file may have been skipped since it was collected, or be in two repositories.
+    """
+    listed = {source.name: source for source in sources()}
+    with open(WORK / "files.csv", newline="") as handle:
+        digests = {(r["source"], r["path"]): r["sha256"] for r in csv.DictReader(handle)}
+    first = {digest: key for key, digest in reversed(digests.items())}
+    wanted = []
+    for segment in segments:
+        key = segment.package, segment.path
+        taken = key[0] == "shared" or (key[0] in listed and listed[key[0]].takes(key[1]))
+        wanted.append(taken and first[digests[key]] == key)
+    return np.array(wanted)
 
 
 def sampling_weights(logits: Matrix, kinds: list[str]) -> npt.NDArray[np.float64]:
@@ -112,92 +172,57 @@ def sampling_weights(logits: Matrix, kinds: list[str]) -> npt.NDArray[np.float64
     words do not outweigh a single cow. Segments whose strongest logit is speech or music count
     a quarter of that.
     """
-    shares = {"esc50": 0.45, "ambient": 0.08, "effects": 0.37, "music": 0.05, "speech": 0.05}
     scores = (logits - logits.mean(axis=0)) / logits.std(axis=0)
     top = scores.argmax(axis=1)
     rarity = 1.0 / np.sqrt(np.bincount(top, minlength=logits.shape[1])[top])
     rarity[np.isin(logits.argmax(axis=1), (SPEECH, MUSIC))] *= 0.25
     kind = np.array(kinds)
     weights = np.zeros(len(kinds))
-    for name, share in shares.items():
+    for name, share in SHARES.items():
         members = kind == name
         if members.any():
             weights[members] = share * rarity[members] / rarity[members].sum()
     return weights / weights.sum()
 
 
-def pieces_of(segment: Segment) -> list[tuple[int, int, float]]:
-    """Return (start, length, seconds) of the shorter pieces of a segment.
-
-    A segment longer than 1.2 times the piece's length is cut into round(length / piece) pieces,
-    evenly spread. Pieces more than 40 dB below the segment are left out as silence.
-    """
-    samples, found = samples_of(segment.start, segment.length), []
-    floor = 1e-4 * float(np.square(samples).mean())
-    for seconds in PIECE_SECONDS:
-        size = int(seconds * RATE)
-        if segment.length <= 1.2 * size:
-            continue
-        count = round(segment.length / size)
-        for offset in np.linspace(0, segment.length - size, count).astype(int):
-            if np.square(samples[offset : offset + size]).mean() > floor:
-                found.append((segment.start + int(offset), size, seconds))
-    return found
-
-
-def is_steady(segment: Segment) -> bool:
+def is_steady(span: tuple[int, int]) -> bool:
     """Return whether a segment can serve as background noise.
 
     It lasts at least 4 s, and the 10th and 90th percentiles of its level in blocks of 50 ms
     differ by less than 15 dB.
     """
-    if segment.length < STEADY_SECONDS * RATE:
+    if span[1] < STEADY_SECONDS * RATE:
         return False
-    samples, block = samples_of(segment.start, segment.length), RATE // 20
+    samples, block = samples_of(*span), RATE // 20
     blocks = samples[: samples.size // block * block].reshape(-1, block)
     low, high = np.percentile(10 * np.log10(np.square(blocks).mean(axis=1) + 1e-12), (10, 90))
     return bool(high - low < STEADY_DB)
 
 
-def label_pieces(segments: list[Segment], whole: Matrix, pool: ProcessPoolExecutor) -> None:
-    """Write `pieces.npz`."""
-    shorter = list(pool.map(pieces_of, segments, chunksize=64))
-    rows = [(i, *piece) for i, found in enumerate(shorter) for piece in found]
-    logits = list(pool.map(label_piece, [(r[1], r[2]) for r in rows], chunksize=64))
-    rows = [(i, s.start, s.length, 0.0) for i, s in enumerate(segments)] + rows
-    segment, start, length, seconds = (np.array(column) for column in zip(*rows, strict=True))
-    with replacing(WORK / "pieces.npz") as partial:
-        np.savez(
-            partial,
-            segment=segment,
-            start=start,
-            length=length,
-            seconds=seconds,
-            logits=np.concatenate([whole, np.stack(logits)]).astype(np.float16),
-            steady=np.array(list(pool.map(is_steady, segments, chunksize=64))),
-        )
-
-
 def main() -> None:
-    """Label all segments and their pieces."""
+    """Label the segments that were added to the pool and compute the weights of all."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--workers", type=int, default=2)
     segments, target = read_segments(), WORK / "teacher.npz"
     done = np.load(target)["rows"] if target.exists() else np.zeros((0, 911), np.float32)
-    with ProcessPoolExecutor(parser.parse_args().workers) as pool:
-        spans = [(s.start, s.length) for s in segments[len(done) :]]
-        new = [r[None] for r in pool.map(label_segment, spans, chunksize=32)]
+    spans = [(s.start, s.length) for s in segments]
+    with ProcessPoolExecutor(parser.parse_args().workers) as processes:
+        new = [r[None] for r in processes.map(label_segment, spans[len(done) :], chunksize=32)]
         rows = np.concatenate([done, *new])
-        lengths = np.array([s.length for s in segments])
-        twins = near_duplicates(rows[:, TAGS:], lengths, pool)
-        weights = sampling_weights(rows[:, :TAGS], [s.kind for s in segments]) * ~twins
-        mu, sigma = statistics(rows[:, :TAGS], weights)
-        weights /= weights.sum()
-        np.savez(WORK / "mn04_stats.npz", mu=mu, sigma=sigma)
-        np.savez(target, rows=rows, twins=twins, weights=weights, mu=mu, sigma=sigma)
-        label_pieces(segments, rows[:, :TAGS], pool)
-    hours = sum(lengths) / RATE / 3600
-    print(f"{len(rows)} segments, {hours:.1f} h; {int(twins.sum())} dropped as near-duplicates")
+        twins = near_duplicates(rows[:, TAGS:], segments, processes)
+        steady = np.array(list(processes.map(is_steady, spans, chunksize=64)))
+    wanted = still_wanted(segments)
+    weights = sampling_weights(rows[:, :TAGS], [s.kind for s in segments]) * ~twins * wanted
+    weights /= weights.sum()
+    space = load_space()
+    np.savez(WORK / "mn04_stats.npz", mu=space.mu, sigma=space.sigma)
+    with replacing(target) as partial, open(partial, "wb") as file:
+        np.savez(file, rows=rows, twins=twins, steady=steady, weights=weights)
+    hours = sum(s.length for s in segments) / RATE / 3600
+    print(f"{len(rows)} segments, {hours:.1f} h; {int((~wanted).sum())} no longer wanted")
+    print(f"{int(twins.sum())} dropped as near-duplicates of test clips:")
+    for number in np.flatnonzero(twins):
+        print(f"  {segments[number].package}: {segments[number].path}")
 
 
 if __name__ == "__main__":

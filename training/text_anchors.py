@@ -24,8 +24,8 @@ import numpy as np
 
 from driftscore.backbones.mn04.minilm import load_encoder
 from driftscore.backbones.mn04.tagspace import FILE, KIND
-from driftscore.tensorfile import write_tensors
-from driftscore.vectors import Matrix
+from driftscore.backbones.vectors import Matrix
+from driftscore.storage.tensors import write_tensors
 from training.text_corpus import SHARED, WORK
 
 TEMPLATES = ("{}", "the sound of {}", "{} sound")

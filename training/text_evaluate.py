@@ -23,11 +23,11 @@ import numpy as np
 import onnxruntime
 from tokenizers import Tokenizer
 
-from driftscore import audio
+from driftscore.audio import recordings as audio
 from driftscore.backbones.mn04 import RATE, load_tagger
 from driftscore.backbones.mn04.minilm import load_encoder
 from driftscore.backbones.mn04.tagspace import logits_to_tags, sentences_to_tags
-from driftscore.vectors import Matrix
+from driftscore.backbones.vectors import Matrix
 from training.export_text import OUT
 from training.text_anchors import Settings, make_anchors, read_tags
 from training.text_corpus import CLEAN, COMPOSED, PRODUCT_PHRASES, SHARED, WORK

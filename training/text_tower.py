@@ -28,6 +28,7 @@ from training.text_corpus import WORK
 from training.text_net import HIDDEN, SENTENCE, Tower
 from training.text_teacher import read_texts
 from training.text_vocabulary import unpack
+from training.word_lists import WORD_TEST, PhraseFinder, read_entries
 
 TEXTS_PER_BATCH = 128
 PEAK_RATE = 1e-3
@@ -52,16 +53,28 @@ class Batch:
 
 
 class Corpus:
-    """The corpus as piece ids; a group is never split between batches."""
+    """The corpus as piece ids; a group is never split between batches.
 
-    def __init__(self, work: Path) -> None:
+    Groups with a text that contains one of the `excluded` phrases are left out; by default these
+    are the entries of the word test.
+    """
+
+    def __init__(
+        self, work: Path, excluded: PhraseFinder | None = None, tokenizer: Path | None = None
+    ) -> None:
         rows = read_texts(work / "corpus.tsv")
-        tokenizer = Tokenizer.from_file(str(work / "tokenizer.json"))
+        finder = excluded or PhraseFinder(entry.phrase for entry in read_entries(WORD_TEST))
+        left_out = {row["group"] for row in rows if finder.find(row["text"])}
+        pieces = Tokenizer.from_file(str(tokenizer or work / "tokenizer.json"))
         self.work = work
-        self.ids = [e.ids for e in tokenizer.encode_batch([row["text"] for row in rows])]
+        self.ids = [e.ids for e in pieces.encode_batch([row["text"] for row in rows])]
         numbers = np.array([int(row["group"]) for row in rows])
         starts = np.flatnonzero(np.diff(numbers, prepend=-1))
-        self.groups = list(zip(starts, np.append(starts[1:], len(rows)), strict=True))
+        self.groups = [
+            (a, b)
+            for a, b in zip(starts, np.append(starts[1:], len(rows)), strict=True)
+            if rows[a]["group"] not in left_out
+        ]
         self.drift = np.array([row["drift"] == "1" for row in rows])
         self.targets: dict[int, np.ndarray] = {}
 
@@ -112,15 +125,17 @@ def fit_skip(
 ) -> tuple[Tensor, Tensor]:
     """Return weight and bias of the best linear map from a text's mean piece to the teacher.
 
-    Fitted to some of the corpus and to the pieces on their own, without the held-out words.
+    Fitted to some of the corpus and to the pieces on their own, without the held-out words. Words
+    of the word test are among the pieces, with MiniLM's meaning and without a sound.
     """
     table = unpack(stored["packed"], stored["scale"])
     use = np.array([piece not in held_out for piece in stored["pieces"]])
     ready = min(corpus.encoded(), 60_000)
-    means = np.stack([table[ids].mean(0) for ids in corpus.ids[:ready]])
+    rows = [row for a, b in corpus.groups for row in range(a, b) if row < ready]
+    means = np.stack([table[corpus.ids[row]].mean(0) for row in rows])
     given = np.concatenate([means, table[use]])
     given = np.concatenate([given, np.ones((len(given), 1), np.float32)], 1)
-    texts = np.concatenate([corpus.targets[n] for n in sorted(corpus.targets)])[:ready]
+    texts = np.concatenate([corpus.targets[n] for n in sorted(corpus.targets)])[rows]
     wanted = np.concatenate([texts, stored["vectors"][use]]).astype(np.float32)
     # Scaled to values of about one, so that one learning rate suits all layers (the entries of a
     # unit vector are about 0.05). The final norm removes the scale.

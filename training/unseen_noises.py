@@ -1,9 +1,9 @@
 """The gain of the default rule in noises that its calibration has and in those that it has not.
 
-`python -m training.unseen_noises STORE` reads the rows of the grid `here` (`driftscore lab run here
---store STORE`): single-label events at 20, 10, 6 and 0 dB, both mixings. The recordings of
-`audio/noise` are among the noises of the shipped calibrations, those of `noise_unclear_licence` are
-not. Intervals are paired bootstraps over clips.
+`python -m training.unseen_noises STORE` reads the rows of the grid `here` (`driftscore lab run
+training/grids/here.toml --store STORE`): single-label events at 20, 10, 6 and 0 dB, both mixings.
+The recordings of `audio/noise` are among the noises of the shipped calibrations, those of
+`noise_unclear_licence` are not. Intervals are paired bootstraps over clips.
 """
 
 import argparse
@@ -12,13 +12,12 @@ from collections import defaultdict
 import numpy as np
 
 from driftscore import load_backbone
-from driftscore.calibration import Calibration
-from driftscore.lab.conditions import Condition, Row
+from driftscore.lab.conditions import Condition, Row, generator
 from driftscore.lab.metrics import accuracy_difference
 from driftscore.lab.runs.embedding import load_embeddings
 from driftscore.lab.runs.store import Store
 from driftscore.lab.runs.truth import Truth
-from driftscore.lab.seeds import generator
+from driftscore.scoring.calibration import Calibration
 from training.calibration import rows as manifest_rows
 
 SNRS_DB = (20.0, 10.0, 6.0, 0.0)

@@ -1,16 +1,23 @@
-"""The validation set of the audio tower, clean and in noise: `python -m training.validation`.
+"""The validation sets of the audio tower, clean and in noise: `python -m training.validation`.
 
-Clips: the 200 of `train/esc50` whose licence keeps them out of training. Noise: recordings of
-`train/ambient` that are kept out of training for the same reason, babble of a speech package
-that is not trained on, and mains hum, a kind of noise that training does not contain. A clip is
-mixed with one noise per SNR (additive, over the clip's active part). All choices are made on this
-set; nothing is chosen by `events` or `noise`.
+- `esc50`: the 200 clips of `train/esc50` whose licence keeps them out of training
+- `urban`: fold 3 of UrbanSound8K, `kitchen`: folds 1 and 2 of Kitchen20, as written by the tools of
+  the shared folder into `sets/urban` and `sets/kitchen` of the training folder
 
-Written to `training/work/`: `validation.npz` with log-mels (n, 64, frames), the teacher's logits
-of the clean clip, the label's index and the SNR (NaN for clean), and `text_rows.npz` with label
-names in tag space.
+Noise: recordings of `train/ambient` that are kept out of training, babble of a speech package that
+is not trained on, and mains hum, a kind of noise that training does not contain. A clip is mixed
+with one noise per SNR (additive, over the clip's active part). All choices are made on these sets;
+nothing is chosen by `events`, `noise` or other folds.
+
+Written to the training folder: `validation_<set>.npz` with the log-mels of all clips one after
+another (64, frames), the frame at which each begins (`edges`), the teacher's logits of the clean
+clip, the label's index and the SNR (NaN for clean); and `text_rows.npz` with label names in tag
+space, by the text tower that ships.
+
+`python -m training.validation --home FOLDER` measures an exported model and the teacher instead.
 """
 
+import argparse
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,49 +28,49 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from driftscore.backbones.mini import front_end as mini_frontend
+from training.audio_net import AudioTower, Shape, load_exported
 from training.collect import RATE, SHARED, WORK, decode, is_free, read_segments, shared_rows
 from training.mixtures import VALIDATION_PACKAGE, Samples, add_at_snr, babble, looped
-from training.teacher import samples_of, tagger
+from training.product import load_mini, load_space, student_log_mel, tagger
+from training.teacher import samples_of
 
-SNRS_DB = (20.0, 10.0, 6.0, 0.0)
+SNRS_DB = (10.0, 0.0)
+SETS = ("esc50", "urban", "kitchen")
 Matrix = npt.NDArray[np.float32]
 RECORDED: dict[str, tuple[str, ...]] = {
-    "road": ("engine", "car_horn", "siren"),
-    "carousel": ("laughing",),
+    "road": ("engine", "car_horn", "siren", "engine_idling", "street_music", "jackhammer"),
+    "carousel": ("laughing", "children_playing", "street_music"),
     "church": ("church_bells",),
     "laboratory": (),
-    "night-village": ("crickets", "insects", "dog"),
+    "night-village": ("crickets", "insects", "dog", "dog_bark"),
     "temple": ("church_bells", "chirping_birds"),
     "underwater": (),
-    "ceiling-fan": (),
-    "dryer": ("washing_machine", "vacuum_cleaner"),
-    "airplane": ("airplane", "helicopter"),
-    "submarine": (),
+    "ceiling-fan": ("air_conditioner", "stove_fan", "fridge", "microwave"),
+    "dryer": ("washing_machine", "vacuum_cleaner", "air_conditioner", "dishwasher", "stove_fan"),
+    "airplane": ("airplane", "helicopter", "air_conditioner", "engine_idling", "stove_fan"),
+    "submarine": ("engine_idling", "fridge"),
     "jungle": ("chirping_birds", "insects", "crickets", "frog"),
-    "river": ("pouring_water", "rain", "sea_waves"),
-    "waterfall": ("rain", "sea_waves", "pouring_water"),
+    "river": ("pouring_water", "rain", "sea_waves", "water_flowing", "clean_dishes"),
+    "waterfall": ("rain", "sea_waves", "pouring_water", "water_flowing", "frying_pan"),
     "wind-in-trees": ("wind",),
-    "light-rain": ("rain", "thunderstorm"),
+    "light-rain": ("rain", "thunderstorm", "frying_pan", "water_flowing"),
     "tuning-radio": (),
-    "vinyl-effect": ("crackling_fire",),
+    "vinyl-effect": ("crackling_fire", "frying_pan"),
     "sailboat": ("sea_waves", "wind"),
-    "boiling-water": ("pouring_water", "water_drops"),
+    "boiling-water": ("pouring_water", "water_drops", "boiling_water", "stove_burner"),
     "slide-projector": ("keyboard_typing", "mouse_click"),
     "windshield-wipers": ("rain",),
 }
 """Recordings `moodist_*` of `train/ambient` and the classes that each contains."""
 
 
-def held_out_clips() -> list[tuple[Path, str]]:
-    """Return (file, label) of the clips of `train/esc50` that are kept out of training."""
-    rows = [r for r in shared_rows() if not is_free(r) and "/esc50/" in r["file"]]
-    return [(SHARED / "audio" / r["file"], r["label"]) for r in rows]
-
-
-def esc50_labels() -> list[str]:
-    """Return the 50 class names, sorted."""
-    return sorted({r["label"] for r in shared_rows() if "/esc50/" in r["file"]})
+def clips_of(name: str) -> list[tuple[Path, str]]:
+    """Return (file, label) of the clips of a validation set."""
+    if name == "esc50":
+        rows = [r for r in shared_rows() if not is_free(r) and "/esc50/" in r["file"]]
+        return [(SHARED / "audio" / r["file"], r["label"]) for r in rows]
+    home = WORK / "sets" / {"urban": "urban/fold3", "kitchen": "kitchen/choose"}[name]
+    return [(path, path.parent.name) for path in sorted(home.glob("*/*.wav"))]
 
 
 def _recorded_noises() -> dict[str, Samples]:
@@ -101,12 +108,12 @@ def _noise_for(label: str, recorded: dict[str, Samples], rng: np.random.Generato
     return recorded[names[int(rng.integers(len(names)))]]
 
 
-def make_validation() -> None:
-    """Write `validation.npz`."""
-    labels = np.load(WORK / "text_rows.npz")["esc_names"].tolist()
-    recorded, rng = _recorded_noises(), np.random.default_rng(20_261_116)
+def make_set(name: str, recorded: dict[str, Samples]) -> None:
+    """Write `validation_<name>.npz`."""
+    labels = np.load(WORK / "text_rows.npz")[f"{name}_names"].tolist()
+    rng = np.random.default_rng([20_261_118, SETS.index(name)])
     mels, logits, answers, snrs = [], [], [], []
-    for path, label in held_out_clips():
+    for path, label in clips_of(name):
         clip = decode(path.read_bytes())
         teacher = tagger().logits(clip)
         for snr_db in (None, *SNRS_DB):
@@ -114,84 +121,109 @@ def make_validation() -> None:
             if snr_db is not None:
                 noise = looped(_noise_for(label, recorded, rng), clip.size, rng)
                 mixed = add_at_snr(clip, noise, snr_db)
-            mels.append(mini_frontend.log_mel(mixed).astype(np.float16))
+            mels.append(student_log_mel(mixed).astype(np.float16))
             logits.append(teacher)
             answers.append(labels.index(label))
             snrs.append(np.nan if snr_db is None else snr_db)
-    np.savez(WORK / "validation.npz", mel=mels, logits=logits, answers=answers, snr_db=snrs)
+    np.savez(
+        WORK / f"validation_{name}.npz",
+        mels=np.hstack(mels),
+        edges=np.cumsum([0, *(mel.shape[1] for mel in mels)]),
+        logits=logits,
+        answers=answers,
+        snr_db=snrs,
+    )
 
 
 def make_text_rows() -> None:
-    """Write `text_rows.npz`: label names in tag space, for the loss and for scoring ESC-50."""
-    from driftscore.backbones.mn04.minilm import load_encoder
-    from driftscore.backbones.mn04.tagspace import load_space
-
-    space, encoder = load_space(), load_encoder()
-    words: set[str] = {name.lower() for name in space.names}
+    """Write `text_rows.npz`: label names in tag space, for the loss and for scoring."""
+    names: set[str] = {name.lower() for name in load_space().names}
     for corpus in ("VGGSound", "FSD50k"):
         listed = json.loads((SHARED / "text" / f"{corpus}_class_labels_indices.json").read_text())
-        words |= {name.replace("_", " ").lower() for name in listed}
-    names, labels = sorted(words), esc50_labels()
-
-    def rows(texts: list[str]) -> Matrix:
-        prompts = [f"the sound of {text.replace('_', ' ')}" for text in texts]
-        return space.embed_sentences(encoder.encode(prompts))
-
-    found = {"rows": rows(names), "esc_rows": rows(labels)}
-    np.savez(WORK / "text_rows.npz", names=names, esc_names=labels, **found)
-
-
-@dataclass(frozen=True)
-class Scores:
-    """Mean cosine to the teacher's clean embedding and accuracy, on clean and noisy clips."""
-
-    cosine: float
-    clean: float
-    noisy: dict[float, float]
-    noisy_cosine: float
+        names |= {name.replace("_", " ").lower() for name in listed}
+    labels = {name: sorted({label for _, label in clips_of(name)}) for name in SETS}
+    labels["esc50"] = sorted({r["label"] for r in shared_rows() if "/esc50/" in r["file"]})
+    texts, mini = {"": sorted(names), **labels}, load_mini()
+    arrays = {}
+    for name, words in texts.items():
+        prompts = [f"the sound of {word.replace('_', ' ')}" for word in words]
+        arrays[f"{name}_rows"], arrays[f"{name}_names"] = mini.embed_text(prompts), np.array(words)
+    np.savez(WORK / "text_rows.npz", **arrays)
 
 
 @dataclass(frozen=True)
-class HeldOut:
-    """The validation set in memory."""
+class ValidationSet:
+    """One set in memory: clips as log-mels, the teacher's clean embeddings, labels."""
 
-    mel: Tensor
-    target: Tensor
+    mels: list[Tensor]
+    teacher: Tensor
     answers: Tensor
     snr_db: Tensor
     text: Tensor
 
     @torch.no_grad()
-    def measure(self, tower: nn.Module) -> Scores:
-        """Return the scores of a tower."""
+    def measure(self, tower: nn.Module) -> dict[str, float]:
+        """Return accuracy and mean cosine to the teacher, clean and by SNR, of a tower."""
         tower.eval()
-        parts = [tower(part[:, None].float()) for part in self.mel.split(50)]
-        rows = functional.normalize(torch.cat(parts), dim=1)
-        cosines = (rows * self.target).sum(dim=1)
+        rows = torch.cat([tower(mel[None, None].float()) for mel in self.mels])
+        return self.scores(functional.normalize(rows, dim=1))
+
+    def scores(self, rows: Tensor) -> dict[str, float]:
+        """Return accuracy and mean cosine to the teacher, clean and by SNR, of embeddings."""
+        cosines = (rows * self.teacher).sum(dim=1)
         right = ((rows @ self.text.T).argmax(dim=1) == self.answers).float()
-        clean = self.snr_db.isnan()
-        noisy = {snr: float(right[self.snr_db == snr].mean()) for snr in SNRS_DB}
-        cosine, noisy_cosine = float(cosines[clean].mean()), float(cosines[~clean].mean())
-        return Scores(cosine, float(right[clean].mean()), noisy, noisy_cosine)
+        found = {}
+        for snr_db in (None, *SNRS_DB):
+            chosen = self.snr_db.isnan() if snr_db is None else self.snr_db == snr_db
+            name = "clean" if snr_db is None else f"{snr_db:.0f}_db"
+            found[name] = round(100 * float(right[chosen].mean()), 2)
+            found[f"{name}_cosine"] = round(float(cosines[chosen].mean()), 4)
+        return found
 
 
-def read_held_out(mu: Tensor, sigma: Tensor) -> HeldOut:
-    """Return the validation set, with targets z-scored by the given statistics."""
-    with np.load(WORK / "validation.npz") as file, np.load(WORK / "text_rows.npz") as text:
-        logits = torch.from_numpy(file["logits"].astype(np.float32))
-        return HeldOut(
-            torch.from_numpy(file["mel"]),
-            functional.normalize((logits - mu) / sigma, dim=1),
-            torch.from_numpy(file["answers"]),
-            torch.from_numpy(file["snr_db"].astype(np.float32)),
-            torch.from_numpy(text["esc_rows"]),
-        )
+def read_sets(mu: Tensor, sigma: Tensor) -> tuple[dict[str, ValidationSet], Tensor]:
+    """Return the validation sets that were written, by name, and the text rows of the loss."""
+    sets = {}
+    with np.load(WORK / "text_rows.npz") as text:
+        for name in SETS:
+            path = WORK / f"validation_{name}.npz"
+            if not path.exists():
+                continue
+            with np.load(path) as file:
+                logits = torch.from_numpy(file["logits"].astype(np.float32))
+                sets[name] = ValidationSet(
+                    list(torch.from_numpy(file["mels"]).split(np.diff(file["edges"]).tolist(), 1)),
+                    functional.normalize((logits - mu) / sigma, dim=1),
+                    torch.from_numpy(file["answers"]),
+                    torch.from_numpy(file["snr_db"].astype(np.float32)),
+                    torch.from_numpy(text[f"{name}_rows"]),
+                )
+        return sets, torch.from_numpy(text["_rows"])
+
+
+def measure_exported(home: Path) -> None:
+    """Print the scores of an exported model, and those of the teacher on the clean clips."""
+    space = load_space()
+    sets, _ = read_sets(torch.from_numpy(space.mu), torch.from_numpy(space.sigma))
+    mels = torch.stack([mel[:, :120].float() for mel in sets["esc50"].mels[:200]])[:, None]
+    tower = AudioTower(Shape())
+    load_exported(tower, home, mels)
+    for name, part in sets.items():
+        print(json.dumps({"set": name, **part.measure(tower)}), flush=True)
+        print(json.dumps({"set": name, "teacher": part.scores(part.teacher)["clean"]}), flush=True)
 
 
 def main() -> None:
-    """Write both files."""
+    """Write the files, or measure an exported model."""
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("--home", type=Path, help="folder of an exported model to measure")
+    if home := parser.parse_args().home:
+        measure_exported(home)
+        return
     make_text_rows()
-    make_validation()
+    recorded = _recorded_noises()
+    for name in SETS:
+        make_set(name, recorded)
 
 
 if __name__ == "__main__":

@@ -8,114 +8,71 @@ classifier.predict(["night.wav"])
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from driftscore.interrupts import watch_startup
-from driftscore.privacy import disable_telemetry
-from driftscore.version import __version__
-
-watch_startup()  # before the imports that take time
-disable_telemetry()  # before the imports that it is about
+from driftscore.errors import AudioError as AudioError
+from driftscore.errors import DownloadError as DownloadError
+from driftscore.errors import DriftscoreError as DriftscoreError
+from driftscore.errors import FormatError as FormatError
+from driftscore.errors import MismatchError as MismatchError
+from driftscore.errors import MissingExtraError as MissingExtraError
+from driftscore.errors import UsageError as UsageError
+from driftscore.errors import WriteError as WriteError
+from driftscore.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from driftscore.audio import Audio
-    from driftscore.backbones import Backbone, load_backbone
-    from driftscore.bank import ClassBank, build_bank
-    from driftscore.classifier import Classifier
-    from driftscore.detector import Detector
-    from driftscore.embedder import Embedded, EmbeddedBlock, Embedder
-    from driftscore.errors import (
-        AudioError,
-        AuditError,
-        DownloadError,
-        DriftscoreError,
-        FormatError,
-        LimitError,
-        MismatchError,
-        MissingExtraError,
-        StoreError,
-        UndefinedMetricError,
-        UsageError,
-        WorkerError,
-        WriteError,
-    )
-    from driftscore.events import Detection, Event
-    from driftscore.head import Head
-    from driftscore.pipelines import pipeline
-    from driftscore.result import Result, ResultBlock
-    from driftscore.rules import compile_head
-    from driftscore.settings import PromptSettings
-    from driftscore.watchlist import WatchedLabel, WatchList
-
-__all__ = [
-    "Audio",
-    "AudioError",
-    "AuditError",
-    "Backbone",
-    "ClassBank",
-    "Classifier",
-    "Detection",
-    "Detector",
-    "DownloadError",
-    "DriftscoreError",
-    "Embedded",
-    "EmbeddedBlock",
-    "Embedder",
-    "Event",
-    "FormatError",
-    "Head",
-    "LimitError",
-    "MismatchError",
-    "MissingExtraError",
-    "PromptSettings",
-    "Result",
-    "ResultBlock",
-    "StoreError",
-    "UndefinedMetricError",
-    "UsageError",
-    "WatchList",
-    "WatchedLabel",
-    "WorkerError",
-    "WriteError",
-    "__version__",
-    "build_bank",
-    "compile_head",
-    "load_backbone",
-    "pipeline",
-]
+    from driftscore.audio.recordings import Audio as Audio
+    from driftscore.backbones import Backbone as Backbone
+    from driftscore.backbones import load_backbone as load_backbone
+    from driftscore.classifier import Classifier as Classifier
+    from driftscore.detector import Detector as Detector
+    from driftscore.embedder import Embedded as Embedded
+    from driftscore.embedder import Embedder as Embedder
+    from driftscore.events.tracking import Detection as Detection
+    from driftscore.events.tracking import Event as Event
+    from driftscore.events.watchlist import WatchedLabel as WatchedLabel
+    from driftscore.events.watchlist import WatchList as WatchList
+    from driftscore.pipelines import pipeline as pipeline
+    from driftscore.scoring.bank import ClassBank as ClassBank
+    from driftscore.scoring.bank import build_bank as build_bank
+    from driftscore.scoring.calibration import Calibration as Calibration
+    from driftscore.scoring.head import Head as Head
+    from driftscore.scoring.head import Result as Result
+    from driftscore.scoring.rules import compile_head as compile_head
+    from driftscore.text.presets import PromptSettings as PromptSettings
 
 _MODULES = {
-    "Audio": "audio",
+    "Audio": "audio.recordings",
     "Backbone": "backbones",
-    "load_backbone": "backbones",
-    "ClassBank": "bank",
-    "build_bank": "bank",
+    "Calibration": "scoring.calibration",
+    "ClassBank": "scoring.bank",
     "Classifier": "classifier",
+    "Detection": "events.tracking",
     "Detector": "detector",
     "Embedded": "embedder",
-    "EmbeddedBlock": "embedder",
     "Embedder": "embedder",
-    "Detection": "events",
-    "Event": "events",
-    "Head": "head",
+    "Event": "events.tracking",
+    "Head": "scoring.head",
+    "PromptSettings": "text.presets",
+    "Result": "scoring.head",
+    "WatchList": "events.watchlist",
+    "WatchedLabel": "events.watchlist",
+    "build_bank": "scoring.bank",
+    "compile_head": "scoring.rules",
+    "load_backbone": "backbones",
     "pipeline": "pipelines",
-    "Result": "result",
-    "ResultBlock": "result",
-    "compile_head": "rules",
-    "PromptSettings": "settings",
-    "WatchList": "watchlist",
-    "WatchedLabel": "watchlist",
 }
-"""The modules of the public names; `errors` has the others."""
+"""What is imported when it is first used, by module: `import driftscore` itself is instant."""
+_ERRORS = [name for name in globals() if name.endswith("Error")]
+__all__ = sorted([*_MODULES, *_ERRORS, "__version__"])
 
 
 def __dir__() -> list[str]:
-    return [*__all__, *globals()]
+    return __all__
 
 
 if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name: str) -> object:
-        """Import a public name when it is first used: `import driftscore` itself is instant."""
-        if name not in __all__:
+        if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = import_module(f"{__name__}.{_MODULES.get(name, 'errors')}")
+        module = import_module(f"{__name__}.{_MODULES[name]}")
         return globals().setdefault(name, getattr(module, name))

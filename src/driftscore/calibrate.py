@@ -7,31 +7,30 @@ Every draw depends only on the place of the recording in the list and on a seed,
 give the same calibration. With an audio cache an interrupted run continues where it stopped.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
 
-from driftscore.audio import Audio, Recording, Samples, describe, read
+from driftscore.audio.noise import SYNTHETIC, add_at_snr, excerpt, synthetic
+from driftscore.audio.recordings import Audio, Recording, Samples, describe, read
 from driftscore.backbones import Backbone
-from driftscore.bank import ClassBank, build_bank
-from driftscore.calibration import FEWEST, Calibration, agreement
+from driftscore.backbones.vectors import Matrix, Vector
 from driftscore.detector import window_and_hop
-from driftscore.embedder import Embedder
+from driftscore.embedder import Embedded, Embedder
 from driftscore.errors import AudioError, DriftscoreError, UsageError
-from driftscore.events import Detection
-from driftscore.head import Head
-from driftscore.noise import SYNTHETIC, add_at_snr, excerpt, synthetic
-from driftscore.progress import progress_bar
-from driftscore.rules import Rule, compile_rule, find_rule
-from driftscore.textcache import TextCache
-from driftscore.vectors import Matrix, Vector
+from driftscore.events.tracking import Detection
+from driftscore.scoring.bank import build_bank
+from driftscore.scoring.calibration import MIN_CLIPS, Calibration, agreement
+from driftscore.scoring.rules import compile_head, find_rule
+from driftscore.system.progress import progress_bar
+from driftscore.text.cache import TextCache
 from driftscore.version import __version__
 
 SNR_DB = (-5.0, 20.0)
-MOST = 512
+MAX_CLIPS = 512
 """Clips in a calibration; more of them change little."""
 CANDIDATES = ("cosine", "whiten", "denoise")
 """Rules among which a calibration chooses its default, simplest first."""
@@ -49,11 +48,11 @@ EVERYDAY = (
 """Labels with which the settings of rules are compared; no recording is labelled with them."""
 QUIET_S = 7200.0
 """Seconds of a quiet recording that are kept."""
-SHORTEST_QUIET_S = 300.0
+MIN_QUIET_S = 300.0
 _WORTH = 0.01  # a rule must agree this much more often than a simpler one to be preferred
 _EXCERPT_S = 60.0  # what is read of a recording
 _NOISE_S = 300.0  # what is read of a noise
-_KEPT_NOISES = 16
+_MAX_NOISES = 16
 
 
 def make_calibration(
@@ -61,7 +60,7 @@ def make_calibration(
     recordings: Sequence[Recording],
     noises: Sequence[Recording] = (),
     *,
-    most: int = MOST,
+    most: int = MAX_CLIPS,
     seed: int = 0,
     progress: bool | None = None,
 ) -> tuple[Calibration, list[str]]:
@@ -70,19 +69,30 @@ def make_calibration(
     Without `noises` the synthetic ones are used. Of more than `most` recordings a random part is
     taken.
     """
-    if most < FEWEST:
-        raise UsageError(f"A calibration needs at least {FEWEST} clips, got {most}")
+    if most < MIN_CLIPS:
+        raise UsageError(f"A calibration needs at least {MIN_CLIPS} clips, got {most}")
     backbone = embedder.backbone
     order = np.random.default_rng([seed, 1]).permutation(len(recordings))[:most]
     chosen = [recordings[index] for index in sorted(order)]
     problems: list[str] = []
     with progress_bar("Calibrating", len(chosen), show=progress) as advance:
         versions = _versions(chosen, NoiseSource(noises, backbone.rate), backbone, seed, problems)
-        rows = list(_pairs(embedder, versions, problems, advance))
-    if len(rows) < FEWEST:
+        rows: list[Matrix] = []
+        clean: Embedded | None = None
+        for embedded in embedder.embed(versions):
+            if clean is None:
+                clean = embedded
+                continue
+            if error := clean.error or embedded.error:
+                problems.append(error)
+            else:
+                rows.append(np.stack([clean.embedding, embedded.embedding]))
+            clean = None
+            advance(1)
+    if len(rows) < MIN_CLIPS:
         first = f"; the first problem: {problems[0]}" if problems else ""
         raise AudioError(
-            f"A calibration needs at least {FEWEST} clips, and {len(rows)} of {len(chosen)} "
+            f"A calibration needs at least {MIN_CLIPS} clips, and {len(rows)} of {len(chosen)} "
             f"recordings could be used{first}"
         )
     made_by = {
@@ -94,9 +104,9 @@ def make_calibration(
         "seed": seed,
         "driftscore": __version__,
     }
-    clean, noisy = np.stack(rows).transpose(1, 0, 2)
-    made = Calibration(clean.copy(), noisy.copy(), made_by=made_by)
-    return choose_settings(made, backbone, cache=embedder.text_cache), problems
+    both = np.stack(rows)
+    calibration = Calibration(both[:, 0].copy(), both[:, 1].copy(), made_by=made_by)
+    return choose_settings(calibration, backbone, cache=embedder.text_cache), problems
 
 
 def adapt(
@@ -109,7 +119,7 @@ def adapt(
 ) -> tuple[Calibration, list[str]]:
     """Return a calibration adapted to the place where these unlabelled recordings were made.
 
-    Every window counts; of more than `MOST` an evenly spaced part is kept.
+    Every window counts; of more than `MAX_CLIPS` an evenly spaced part is kept.
     """
     rows: list[Matrix] = []
     problems: list[str] = []
@@ -123,8 +133,8 @@ def adapt(
     if not rows:
         raise AudioError(f"None of the {len(recordings)} recordings of the place could be used")
     windows = np.concatenate(rows)
-    kept = windows[np.unique(np.linspace(0, len(windows) - 1, MOST).round().astype(int))]
-    return calibration.at_site(kept, weight=weight), problems
+    chosen = windows[np.unique(np.linspace(0, len(windows) - 1, MAX_CLIPS).round().astype(int))]
+    return calibration.at_site(chosen, weight=weight), problems
 
 
 def add_quiet(
@@ -153,13 +163,15 @@ def add_quiet(
                         break
             except DriftscoreError as error:
                 problems.append(f"{describe(recording)}: {error}")
-    if len(rows) * hop_s < SHORTEST_QUIET_S:
+    if len(rows) * hop_s < MIN_QUIET_S:
         first = f"; the first problem: {problems[0]}" if problems else ""
         raise AudioError(
-            f"A quiet recording must have at least {SHORTEST_QUIET_S / 60:g} minutes that are not "
+            f"A quiet recording must have at least {MIN_QUIET_S / 60:g} minutes that are not "
             f"digital silence, got {len(rows) * hop_s / 60:.1f}{first}"
         )
-    return calibration.with_quiet(np.stack(rows), window_s=window_s, hop_s=hop_s), problems
+    quiet = np.stack(rows).astype(np.float32)
+    calibration = replace(calibration, quiet=quiet, quiet_window_s=window_s, quiet_hop_s=hop_s)
+    return calibration, problems
 
 
 def choose_settings(
@@ -172,43 +184,28 @@ def choose_settings(
     """Return the calibration with the settings of rules, and the rule, of highest agreement."""
     bank = build_bank(EVERYDAY, backbone, cache=cache, drifts=False)
     settings: dict[str, dict[str, object]] = {}
-    found: dict[str, float] = {}
+    agreements: dict[str, float] = {}
     for rule in map(find_rule, candidates):
-        measured = [
-            (agreement(_standardised(rule, bank, values), calibration), values)
-            for values in _choices(rule)
-        ]
-        found[rule.name], best = max(measured, key=lambda pair: pair[0])
+        measured = []
+        for combination in product(*rule.choices.values()):
+            values = dict(zip(rule.choices, combination, strict=True))
+            share = agreement(
+                lambda half, rule=rule, values=values: compile_head(  # type: ignore[misc]
+                    bank, rule, values, calibration=half, standardised=True
+                ),
+                calibration,
+            )
+            measured.append((share, values))
+        agreements[rule.name], best = max(measured, key=lambda pair: pair[0])
         if best:
             settings[rule.name] = best
-    default = _simplest(found)
-    why = ", ".join(f"{name} {share:.1%}" for name, share in found.items())
+    default = next(iter(agreements))
+    for name, share in agreements.items():  # a later rule must agree clearly more often
+        if share > agreements[default] + _WORTH:
+            default = name
+    why = ", ".join(f"{name} {share:.1%}" for name, share in agreements.items())
     made_by = {**calibration.made_by, "default_why": f"agreement in noise: {why}"}
     return replace(calibration, settings=settings, default_rule=default, made_by=made_by)
-
-
-def _simplest(agreements: dict[str, float]) -> str:
-    """Return the rule to use: a later one must agree clearly more often than an earlier one."""
-    best = next(iter(agreements))
-    for name, share in agreements.items():
-        if share > agreements[best] + _WORTH:
-            best = name
-    return best
-
-
-def _choices(rule: Rule) -> list[dict[str, object]]:
-    """Return every combination of the values that a rule offers."""
-    return [
-        dict(zip(rule.choices, values, strict=True)) for values in product(*rule.choices.values())
-    ]
-
-
-def _standardised(
-    rule: Rule, bank: ClassBank, settings: dict[str, object]
-) -> Callable[[Calibration], Head]:
-    return lambda calibration: compile_rule(
-        rule, bank, settings, calibration=calibration, standardised=True
-    )
 
 
 class NoiseSource:
@@ -217,23 +214,17 @@ class NoiseSource:
     def __init__(self, recordings: Sequence[Recording], rate: int) -> None:
         self.recordings = recordings
         self.rate = rate
-        self._kept: OrderedDict[int, Samples] = OrderedDict()
+        self._read = lru_cache(_MAX_NOISES)(
+            lambda number: read(recordings[number], rate=rate, seconds=_NOISE_S)
+        )
 
     def draw(self, length: int, rng: np.random.Generator) -> Samples:
         """Return `length` samples of a random noise."""
         if not self.recordings:
             name = list(SYNTHETIC)[int(rng.integers(len(SYNTHETIC)))]
             return synthetic(name, length, self.rate, rng)
-        return excerpt(self._read(int(rng.integers(len(self.recordings)))), length, rng)
-
-    def _read(self, number: int) -> Samples:
-        if number not in self._kept:
-            recording = self.recordings[number]
-            self._kept[number] = read(recording, rate=self.rate, seconds=_NOISE_S).samples
-            if len(self._kept) > _KEPT_NOISES:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(number)
-        return self._kept[number]
+        noise = self._read(int(rng.integers(len(self.recordings))))
+        return excerpt(noise.samples, length, rng)
 
 
 def _versions(
@@ -258,24 +249,3 @@ def _versions(
             continue
         yield Audio(samples, rate)
         yield Audio(noisy, rate)
-
-
-def _pairs(
-    embedder: Embedder,
-    versions: Iterable[Audio],
-    problems: list[str],
-    advance: Callable[[int], None],
-) -> Iterator[Matrix]:
-    """Yield the clean and the noisy embedding of each recording: (2, d)."""
-    first: Vector | None = None
-    errors: list[str] = []
-    for number, embedded in enumerate(embedder.embed(versions)):
-        if number % 2 == 0:
-            first, errors = (None if embedded.error else embedded.embedding), [embedded.error]
-            continue
-        errors.append(embedded.error)
-        if first is not None and not embedded.error:
-            yield np.stack([first, embedded.embedding])
-        else:
-            problems.append(next(error for error in errors if error))
-        advance(1)

@@ -10,33 +10,36 @@ same time. Classifier, the command, the lab and the service all embed through it
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from os import PathLike, fspath
+from contextlib import AbstractContextManager, suppress
+from os import PathLike, fspath, getpid
 from threading import RLock, Thread
+from typing import cast
 
-from driftscore.audio import Recording
+from driftscore.audio.recordings import Recording
 from driftscore.backbones import (
     DEFAULT_BACKBONE,
     DEFAULT_RUNTIME,
     Backbone,
+    MinimalBackbone,
     check_backbone,
     load_backbone,
 )
 from driftscore.engines import (
     DEFAULT_ENGINE,
     Embedded,
-    EmbeddedBlock,
     Engine,
+    EngineModule,
     EngineSettings,
     ModelSpec,
-    find_engine,
 )
+from driftscore.engines import KIND as ENGINE
 from driftscore.engines.protocol import thread_count
+from driftscore.engines.window_stream import WindowEmbedding, sliding_embeddings
 from driftscore.errors import UsageError
-from driftscore.sliding import WindowEmbedding, sliding_embeddings
-from driftscore.textcache import TextCache
+from driftscore.system.plugins import find
+from driftscore.text.cache import TextCache
 
-__all__ = ["Embedded", "EmbeddedBlock", "Embedder"]
+__all__ = ["Embedded", "Embedder"]
 
 
 class Embedder:
@@ -45,7 +48,7 @@ class Embedder:
     Parameters
     ----------
         backbone: the name or path of a model (see `load_backbone`), or a loaded one.
-        runtime: what a CLAP runs in: "auto", "torch", "onnx" or "openvino".
+        runtime: what a CLAP runs in: "auto", "torch" or "onnx".
         engine: where recordings are embedded: "local", "ray" or the name of another engine.
         address: the cluster, for an engine that has one.
         audio_cache: keep embeddings on disk, by the content of the recordings.
@@ -58,7 +61,7 @@ class Embedder:
 
     def __init__(
         self,
-        backbone: str | PathLike[str] | Backbone = DEFAULT_BACKBONE,
+        backbone: str | PathLike[str] | MinimalBackbone = DEFAULT_BACKBONE,
         *,
         runtime: str | None = None,
         engine: str = DEFAULT_ENGINE,
@@ -67,7 +70,7 @@ class Embedder:
         threads: int | None = None,
         text_cache: bool = True,
     ) -> None:
-        find_engine(engine)
+        find(ENGINE, engine)
         thread_count(threads)
         self.runtime = None if runtime == DEFAULT_RUNTIME else runtime
         self.engine = engine
@@ -75,38 +78,29 @@ class Embedder:
         self.audio_cache = audio_cache
         self.threads = threads
         self.text_cache = TextCache() if text_cache else None
-        self._model: ModelSpec | None = None
+        self.spec = fspath(backbone) if isinstance(backbone, (str, PathLike)) else ""
+        """The name or path that the model was asked for by; empty if it was given loaded."""
         self._backbone: Backbone | None = None
-        if isinstance(backbone, (str, PathLike)):
-            self._model = ModelSpec(fspath(backbone), self.runtime)
-        else:
+        if not isinstance(backbone, (str, PathLike)):
             self._backbone = check_backbone(backbone)
             if self.runtime is not None:
                 raise UsageError("A runtime is chosen when a model is loaded; this one is loaded")
         self._running: Engine | None = None
         self._lock = RLock()
-
-    @property
-    def spec(self) -> str:
-        """The name or path that the model was asked for by; empty if it was given loaded."""
-        return self._model.spec if self._model is not None else ""
+        self._pid = getpid()
 
     @property
     def backbone(self) -> Backbone:
         """The model, loaded when it is first asked for."""
-        with self._lock:
+        with self._locked():
             if self._backbone is None:
-                assert self._model is not None  # noqa: S101 (one of the two is always set)
-                self._backbone = load_backbone(self._model.spec, runtime=self._model.runtime)
+                self._backbone = load_backbone(self.spec, runtime=self.runtime)
             return self._backbone
 
     def embed(self, recordings: Iterable[Recording]) -> Iterator[Embedded]:
         """Yield the window embeddings of each recording, or its error, in the order given."""
-        return _flat(self.blocks(recordings))
-
-    def blocks(self, recordings: Iterable[Recording]) -> Iterator[EmbeddedBlock]:
-        """Yield the same in blocks of recordings that are ready together."""
-        return self._started_engine().embed(recordings)
+        blocks = self.start().embed(recordings)
+        return (embedded for block in blocks for embedded in block)
 
     def slide(
         self, recording: Recording, *, window_s: float = 4.0, hop_s: float = 0.5
@@ -120,20 +114,38 @@ class Embedder:
         With an audio cache perhaps no recording needs to be embedded, so nothing is opened.
         """
         backbone = self.backbone
-        if not self.audio_cache and self.engine == DEFAULT_ENGINE:
-            Thread(target=_prepare, args=(backbone,), name="driftscore-prepare").start()
 
-    def start(self) -> "Embedder":
-        """Load the model and start the engine, unless that is done already."""
-        self._started_engine()
-        return self
+        def open_ahead() -> None:
+            with suppress(Exception):  # whoever embeds meets the same error
+                backbone.prepare()
+
+        if not self.audio_cache and self.engine == DEFAULT_ENGINE:
+            Thread(target=open_ahead, name="driftscore-prepare").start()
+
+    def start(self) -> Engine:
+        """Load the model and start the engine, unless that is done already; return the engine."""
+        with self._locked():
+            if self._running is None:
+                model = ModelSpec(self.spec, self.runtime) if self.spec else None
+                settings = EngineSettings(
+                    self.backbone, model, self.audio_cache, self.address, self.threads
+                )
+                engine = cast(EngineModule, find(ENGINE, self.engine))
+                self._running = engine.open_engine(settings)
+            return self._running
 
     def close(self) -> None:
         """Stop the engine; the model stays loaded, and `embed` starts the engine again."""
-        with self._lock:
+        with self._locked():
             running, self._running = self._running, None
         if running is not None:
             running.close()
+
+    def _locked(self) -> AbstractContextManager[object]:
+        """Return the lock; a forked process has none of the threads that its parent started."""
+        if self._pid != getpid():
+            self._running, self._lock, self._pid = None, RLock(), getpid()
+        return self._lock
 
     def __enter__(self) -> "Embedder":
         return self
@@ -144,7 +156,7 @@ class Embedder:
     def __getstate__(self) -> dict[str, object]:
         """Leave out the engine, the lock, and a model that can be loaded again."""
         state = {**self.__dict__, "_running": None, "_lock": None}
-        if self._model is not None:
+        if self.spec:
             state["_backbone"] = None
         return state
 
@@ -153,24 +165,4 @@ class Embedder:
         self._lock = RLock()
 
     def __repr__(self) -> str:
-        model = self._model.spec if self._model else self.backbone.name
-        return f"Embedder({model!r}, engine={self.engine!r})"
-
-    def _started_engine(self) -> Engine:
-        with self._lock:
-            if self._running is None:
-                settings = EngineSettings(
-                    self.backbone, self._model, self.audio_cache, self.address, self.threads
-                )
-                self._running = find_engine(self.engine).open_engine(settings)
-            return self._running
-
-
-def _flat(blocks: Iterator[EmbeddedBlock]) -> Iterator[Embedded]:
-    for block in blocks:
-        yield from block
-
-
-def _prepare(backbone: Backbone) -> None:
-    with suppress(Exception):  # whoever embeds meets the same error
-        backbone.prepare()
+        return f"Embedder({self.spec or self.backbone.name!r}, engine={self.engine!r})"

@@ -72,9 +72,9 @@ class MissingExtraError(DriftscoreError, ImportError):
         return f"{what} needs an optional part: {command}"
 
 
-def unknown(kind: str, given: str, known: Iterable[str]) -> UsageError:
-    """Return the error for a name that is not one of `known`, with the nearest one."""
-    names = sorted(known)
-    near = get_close_matches(given, names, n=1, cutoff=0.5)
+def unknown(kind: str, name: str, choices: Iterable[str]) -> UsageError:
+    """Return the error for a name that is not one of `choices`, with the nearest one."""
+    names = sorted(choices)
+    near = get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
-    return UsageError(f"No {kind} called {given!r}; {hint}")
+    return UsageError(f"No {kind} called {name!r}; {hint}")

@@ -11,29 +11,30 @@ compiled with the classifier's own prompts and rule. The similarity of sounds to
 the head's scores. Any other similarity is the cosine.
 """
 
+import copy
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from driftscore.audio import Audio
+from driftscore.audio.recordings import Audio
 from driftscore.backbones import DEFAULT_BACKBONE, Backbone
+from driftscore.backbones.vectors import Matrix, Scores
 from driftscore.classifier import Classifier
 from driftscore.embedder import Embedder
-from driftscore.head import Head
-from driftscore.prompts import check_labels
-from driftscore.rules import Compile
-from driftscore.settings import AUTO, DEFAULT_PRESET, Preset, PromptSettings
-from driftscore.vectors import Matrix, Scores
+from driftscore.scoring.head import Head
+from driftscore.scoring.rules import Compile
+from driftscore.text.presets import AUTO, DEFAULT_PRESET, Preset, PromptSettings
+from driftscore.text.prompts import check_labels
 from driftscore.version import __version__
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
 
-MtebBatch = Mapping[str, Sequence[object]]
-"""A batch of mteb: a list of texts under "text", or of sounds under "audio"."""
+MtebBatch = Mapping[str, Sequence[Any]]
+"""A batch of mteb: texts under "text", or sounds under "audio", each read like a dict."""
 
 
 class MtebTask(Protocol):
@@ -52,6 +53,7 @@ class MtebModel:
         settings: settings of the rule.
         prompts: how prompts are composed; None for those of the preset.
         preset: the settings of a paper.
+        standardised: whether scores are standardised, as for `Classifier`.
 
     """
 
@@ -63,12 +65,17 @@ class MtebModel:
         settings: Mapping[str, object] | None = None,
         prompts: PromptSettings | None = None,
         preset: str | PathLike[str] | Preset = DEFAULT_PRESET,
+        standardised: bool | None = None,
     ) -> None:
         self.embedder = backbone if isinstance(backbone, Embedder) else Embedder(backbone)
-        self.rule = rule
-        self.settings = settings
-        self.prompts = prompts
-        self.preset = preset
+        self.classifier = Classifier(
+            backbone=self.embedder,
+            rule=rule,
+            settings=settings,
+            prompts=prompts,
+            preset=preset,
+            standardised=standardised,
+        )
         self._heads: dict[str, Head] = {}
 
     def encode(
@@ -86,12 +93,14 @@ class MtebModel:
         sounds: list[Audio] = []
         for batch in inputs:
             texts += [str(text) for text in batch.get("text", ())]
-            sounds += [_audio(cast(MtebSound, item)) for item in batch.get("audio", ())]
+            for sound in batch.get("audio", ()):
+                sounds.append(Audio(np.asarray(sound["array"]), int(sound["sampling_rate"])))
         if sounds:
-            return np.stack([found.embedding for found in self.embedder.embed(sounds)])
+            return np.stack([embedded.embedding for embedded in self.embedder.embed(sounds)])
         rows = self.embedder.backbone.embed_text(texts)
         if "zeroshot" in task_metadata.type.lower():
-            self._heads[_digest(rows)] = self._compile(texts)
+            words = copy.copy(self.classifier).set_params(labels=labels_of(texts))
+            self._heads[_digest(rows)] = words.fit().head_
         return rows
 
     def similarity(self, embeddings1: Matrix, embeddings2: Matrix) -> Scores:
@@ -112,11 +121,11 @@ class MtebModel:
         """What mteb writes beside a result: the model and the rule."""
         from mteb.models import ModelMeta
 
-        backbone = self.embedder.backbone
-        rule = self.rule if isinstance(self.rule, str) else self.rule.__name__
-        name = f"driftscore/{backbone.name.replace('/', '_')}-{rule}"
+        backbone, rule = self.embedder.backbone, self.classifier.rule
+        rule_name = rule if isinstance(rule, str) else getattr(rule, "__name__", "own")
+        name = f"driftscore/{backbone.name.replace('/', '_')}-{rule_name}"
         digest = hashlib.sha256(backbone.fingerprint.encode()).hexdigest()
-        settings = {"settings": str(dict(self.settings))} if self.settings else {}
+        settings = self.classifier.settings
         return ModelMeta.create_empty(
             {
                 "name": name,
@@ -124,20 +133,9 @@ class MtebModel:
                 "embed_dim": backbone.dim,
                 "modalities": ["audio", "text"],
                 "similarity_fn_name": None,
-                "experiment_kwargs": settings or None,
+                "experiment_kwargs": {"settings": str(dict(settings))} if settings else None,
             }
         )
-
-    def _compile(self, candidates: Sequence[str]) -> Head:
-        classifier = Classifier(
-            labels_of(candidates),
-            backbone=self.embedder,
-            rule=self.rule,
-            settings=self.settings,
-            prompts=self.prompts,
-            preset=self.preset,
-        )
-        return classifier.fit().head_
 
 
 def labels_of(candidates: Sequence[str]) -> tuple[str, ...]:
@@ -153,17 +151,6 @@ def labels_of(candidates: Sequence[str]) -> tuple[str, ...]:
     if len(candidates) < 2:
         first = last = 0
     return check_labels(" ".join(each[first : len(each) - last]) for each in split)
-
-
-class MtebSound(Protocol):
-    """A sound of mteb: a dict, or a decoder that is read like one."""
-
-    def __getitem__(self, name: str, /) -> object:
-        """Return "array" (samples) or "sampling_rate"."""
-
-
-def _audio(item: MtebSound) -> Audio:
-    return Audio(np.asarray(item["array"]), int(np.asarray(item["sampling_rate"])))
 
 
 def _digest(rows: Matrix) -> str:

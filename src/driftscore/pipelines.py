@@ -14,26 +14,27 @@ import inspect
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from os import PathLike
-from typing import TypedDict, TypeVar, overload
+from typing import Any, TypedDict, TypeVar, overload
 
 import numpy as np
 
-from driftscore.audio import Audio, Numbers, Recording
+from driftscore.audio.recordings import Audio, Numbers, Recording
 from driftscore.backbones import DEFAULT_BACKBONE, Backbone
+from driftscore.backbones.vectors import Scores
 from driftscore.classifier import Classifier
 from driftscore.embedder import Embedder
 from driftscore.errors import UsageError, unknown
-from driftscore.prompts import split_labels
-from driftscore.rules import Compile, RuleModule
-from driftscore.settings import AUTO, DEFAULT_PRESET, Preset, PromptSettings, load_preset
-from driftscore.vectors import Scores
+from driftscore.scoring.rules import Compile, RuleModule
+from driftscore.text.presets import AUTO, DEFAULT_PRESET, Preset, PromptSettings, load_preset
+from driftscore.text.prompts import check_labels, split_labels
 
 TASK = "zero-shot-audio-classification"
 IGNORED = ("batch_size", "device", "device_map", "dtype", "framework", "num_workers", "token",
            "torch_dtype", "trust_remote_code", "use_auth_token", "use_fast")  # fmt: skip
 """Arguments of transformers' pipeline that are accepted and ignored: none changes a result."""
-_KEPT = 8  # sets of labels whose heads are kept
+_MAX_HEADS = 8  # sets of labels whose heads stay compiled
 
 
 class LabelScore(TypedDict):
@@ -51,54 +52,30 @@ OneClip = TypeVar("OneClip", bound=PipelineInput)
 CandidateLabels = Iterable[str] | str
 
 
+@dataclass(eq=False)
 class ZeroShotPipeline:
-    """A callable that takes recordings and candidate labels.
+    """A callable that takes recordings and candidate labels; `pipeline` makes one."""
 
-    `classifier` holds the model, the rule and its settings; each call gives it other labels. The
-    other parameters are the defaults of a call.
-    """
-
-    def __init__(
-        self,
-        classifier: Classifier,
-        *,
-        candidate_labels: CandidateLabels | None = None,
-        hypothesis_template: str | None = None,
-        top_k: int | None = None,
-    ) -> None:
-        given = classifier.backbone
-        self.embedder = given if isinstance(given, Embedder) else Embedder(given)
-        self.candidate_labels = candidate_labels
-        self.hypothesis_template = hypothesis_template
-        self.top_k = _check_top_k(top_k)
-        self._classifier = copy.copy(classifier).set_params(backbone=self.embedder)
-        self._fitted: OrderedDict[tuple[tuple[str, ...], str | None], Classifier] = OrderedDict()
-
-    @property
-    def backbone(self) -> Backbone:
-        """The loaded model."""
-        return self.embedder.backbone
+    classifier: Classifier
+    """The model, the rule and its settings; each call gives it other labels."""
+    backbone: Backbone
+    """The loaded model."""
+    candidate_labels: CandidateLabels | None = None
+    hypothesis_template: str | None = None
+    top_k: int | None = None
+    """The defaults of a call."""
+    _fitted: OrderedDict[tuple[tuple[str, ...], str | None], Classifier] = field(
+        default_factory=OrderedDict
+    )
 
     @overload
     def __call__(
-        self,
-        audios: list[OneClip],
-        candidate_labels: CandidateLabels | None = None,
-        *,
-        hypothesis_template: str | None = None,
-        top_k: int | None = None,
-        **ignored: object,
+        self, audios: list[OneClip], candidate_labels: CandidateLabels | None = None, **options: Any
     ) -> list[Answer]: ...
 
     @overload
     def __call__(
-        self,
-        audios: PipelineInput,
-        candidate_labels: CandidateLabels | None = None,
-        *,
-        hypothesis_template: str | None = None,
-        top_k: int | None = None,
-        **ignored: object,
+        self, audios: PipelineInput, candidate_labels: CandidateLabels | None = None, **options: Any
     ) -> Answer: ...
 
     def __call__(
@@ -115,10 +92,23 @@ class ZeroShotPipeline:
         `top_k` limits the answer to the best labels; their shares are still those among all.
         """
         _note_ignored(self.__call__, ignored)
-        labels = self.candidate_labels if candidate_labels is None else candidate_labels
-        template = hypothesis_template or self.hypothesis_template
-        classifier = self._for_labels(_label_names(labels), template)
         best = self.top_k if top_k is None else _check_top_k(top_k)
+        labels = self.candidate_labels if candidate_labels is None else candidate_labels
+        if labels is None:
+            raise UsageError('No labels given; pass candidate_labels=["dog bark", "siren"]')
+        names = split_labels(labels) if isinstance(labels, str) else check_labels(labels)
+        template = hypothesis_template or self.hypothesis_template
+        key = (names, template)
+        if key not in self._fitted:
+            classifier = copy.copy(self.classifier).set_params(labels=names)
+            if template is not None:
+                prompts = classifier.prompts or load_preset(classifier.preset).prompts
+                prompts = prompts.changed(prompt=template.replace("{}", "{c}"))
+                classifier.set_params(prompts=prompts)
+            self._fitted[key] = classifier.fit()
+            while len(self._fitted) > _MAX_HEADS:
+                self._fitted.popitem(last=False)
+        classifier = self._fitted[key]
         clips = [
             Audio.of((audio, self.backbone.rate)) if isinstance(audio, np.ndarray) else audio
             for audio in (audios if isinstance(audios, list) else [audios])
@@ -131,19 +121,6 @@ class ZeroShotPipeline:
         ]
         return answers if isinstance(audios, list) else answers[0]
 
-    def _for_labels(self, labels: tuple[str, ...], template: str | None) -> Classifier:
-        """Return the fitted classifier of these labels; the last few are kept."""
-        key = (labels, template)
-        if key not in self._fitted:
-            chosen = copy.copy(self._classifier).set_params(labels=labels)
-            if template is not None:
-                prompts = chosen.prompts or load_preset(chosen.preset).prompts
-                chosen.set_params(prompts=prompts.changed(prompt=template.replace("{}", "{c}")))
-            self._fitted[key] = chosen.fit()
-            while len(self._fitted) > _KEPT:
-                self._fitted.popitem(last=False)
-        return self._fitted[key]
-
 
 def pipeline(
     task: str = TASK,
@@ -155,6 +132,7 @@ def pipeline(
     settings: Mapping[str, object] | None = None,
     prompts: PromptSettings | None = None,
     preset: str | PathLike[str] | Preset = DEFAULT_PRESET,
+    standardised: bool | None = None,
     progress: bool | None = None,
     candidate_labels: CandidateLabels | None = None,
     hypothesis_template: str | None = None,
@@ -168,28 +146,22 @@ def pipeline(
     """
     if task != TASK:
         raise unknown("task", task, [TASK])
-    if "beta" in ignored:
-        settings = _with_beta(settings, ignored.pop("beta"))
     _note_ignored(pipeline, ignored)
-    if isinstance(model, Embedder):
-        embedder = model
-    else:
-        embedder = Embedder(model, runtime=runtime, text_cache=cache)
-    made = ZeroShotPipeline(
-        Classifier(
-            backbone=embedder,
-            rule=rule,
-            settings=settings,
-            prompts=prompts,
-            preset=preset,
-            progress=progress,
-        ),
-        candidate_labels=candidate_labels,
-        hypothesis_template=hypothesis_template,
-        top_k=top_k,
+    if not isinstance(model, Embedder):
+        model = Embedder(model, runtime=runtime, text_cache=cache)
+    classifier = Classifier(
+        backbone=model,
+        rule=rule,
+        settings=settings,
+        prompts=prompts,
+        preset=preset,
+        standardised=standardised,
+        progress=progress,
     )
-    _ = made.backbone  # a model that cannot be loaded is an error here, not in the first call
-    return made
+    # A model that cannot be loaded is an error here, not in the first call.
+    return ZeroShotPipeline(
+        classifier, model.backbone, candidate_labels, hypothesis_template, _check_top_k(top_k)
+    )
 
 
 def softmax_answer(labels: Sequence[str], logits: Scores) -> Answer:
@@ -200,34 +172,18 @@ def softmax_answer(labels: Sequence[str], logits: Scores) -> Answer:
     return [{"score": float(shares[c]), "label": labels[c]} for c in order]
 
 
-def _with_beta(settings: Mapping[str, object] | None, beta: object) -> Mapping[str, object]:
-    warnings.warn(
-        "pipeline(beta=...) is deprecated; use pipeline(settings={'beta': ...})",
-        DeprecationWarning,
-        stacklevel=3,
-    )
-    return {"beta": beta, **(settings or {})}
-
-
-def _note_ignored(function: Callable[..., object], given: Iterable[str]) -> None:
+def _note_ignored(function: Callable[..., object], names: Iterable[str]) -> None:
     """Warn of arguments that are ignored; refuse a name that is not known at all."""
-    names = sorted(given)
     for name in names:
         if name not in IGNORED:
-            known = [p for p in inspect.signature(function).parameters if p != "ignored"]
-            raise UsageError(f"pipeline: {unknown('argument', name, [*known, *IGNORED])}")
+            own = [p for p in inspect.signature(function).parameters if p != "ignored"]
+            raise UsageError(f"pipeline: {unknown('argument', name, [*own, *IGNORED])}")
     if names:
         warnings.warn(
-            f"{', '.join(names)} of transformers' pipeline: ignored, as driftscore chooses for "
-            "itself how a model is run; the results are the same",
+            f"{', '.join(sorted(names))} of transformers' pipeline: ignored, as driftscore chooses "
+            "for itself how a model is run; the results are the same",
             stacklevel=3,
         )
-
-
-def _label_names(labels: CandidateLabels | None) -> tuple[str, ...]:
-    if labels is None:
-        raise UsageError('No labels given; pass candidate_labels=["dog bark", "siren"]')
-    return split_labels(labels) if isinstance(labels, str) else tuple(labels)
 
 
 def _check_top_k(top_k: int | None) -> int | None:

@@ -4,18 +4,16 @@ The parameters are read from the command itself, so a new option takes part with
 command needs a line in `COMMANDS`.
 """
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
+import click
 from hypothesis import strategies as st
 
-from driftscore.cli import audit, data, lab
-from driftscore.cli.app import app
+from driftscore.cli import app
 from driftscore.formats import format_names
-from driftscore.rules import rule_names
+from driftscore.scoring.rules import rule_names
 from tests.mutation import DAMAGE, Damage, damaged
 
 from .rule import Case
@@ -74,13 +72,14 @@ COMMANDS: dict[str, Plan] = {
     "audit show": Plan(),
     "audit replay": Plan(),
     "lab soundscape": Plan(("--seconds", "30", "--quiet", "5", "--events", "1"), share=0.2),
-    "classify": Plan((*FAKE, *ASK), share=2.0, never=("--engine", "--address")),
-    "embed": Plan(FAKE, never=("--engine", "--address")),
+    "classify": Plan((*FAKE, *ASK), share=2.0, never=("--engine",)),
+    "detect": Plan((*FAKE, *ASK), share=1.5),
+    "embed": Plan(FAKE, never=("--engine",)),
     "export": Plan(share=0.2),
     "head": Plan((*FAKE, *ASK), share=1.5),
     "score": Plan((*FAKE, *ASK), share=1.5),
     "prompts": Plan(ASK),
-    "calibrate": Plan(FAKE, never=("--engine", "--address")),
+    "calibrate": Plan(FAKE, never=("--engine",)),
     # Answers are kept beside the events; see tests/test_review.py for damaged ones.
     "review": Plan(never=("--play", "--answers")),
     "list": Plan(),
@@ -88,7 +87,7 @@ COMMANDS: dict[str, Plan] = {
     "doctor": Plan(share=0.5),
     "cache": Plan(share=0.5),
     "cache clear": Plan(share=0.5),
-    "lab run": Plan(("--plan",), never=("--engine", "--address")),
+    "lab run": Plan(("--plan",), never=("--engine",)),
     "lab status": Plan(),
     "lab report": Plan(share=0.5),
     "lab export": Plan(),
@@ -103,22 +102,14 @@ COMMANDS: dict[str, Plan] = {
 
 def all_commands() -> dict[str, Any]:
     """Return every command of the tool by its name, with those of its groups."""
-    root: Any = typer.main.get_command(app)  # of click, or of typer's own copy of it
-    groups = {
-        "lab": lab.app,
-        "data": data.app,
-        "audit": audit.app,
-    }  # loaded by the command only when they are needed
     found: dict[str, Any] = {}
-    for name, command in root.commands.items():
-        if name in groups:
-            command = typer.main.get_command(groups[name])
-        if hasattr(command, "commands"):
-            if command.invoke_without_command:
-                found[name] = command
-            found |= {f"{name} {inner}": one for inner, one in command.commands.items()}
-        else:
+    for name, command in app.all_commands().items():
+        if not isinstance(command, click.Group):
             found[name] = command
+            continue
+        if command.invoke_without_command:
+            found[name] = command
+        found |= {f"{name} {inner}": one for inner, one in command.commands.items()}
     return found
 
 
@@ -165,7 +156,7 @@ def _drawn(draw: st.DrawFn, parameter: Any, plan: Plan, world: World) -> list[st
 
 def _values(parameter: str, world: World) -> st.SearchStrategy[str]:
     """Return values for an option or argument."""
-    if parameter == "folder":
+    if parameter == "database":
         return st.one_of(damaged_audits(world), st.sampled_from(NAMES))
     if parameter == "--clips":  # a folder to write to; the argument of `score` is a file to read
         return st.sampled_from(_outs(world))
@@ -175,14 +166,18 @@ def _values(parameter: str, world: World) -> st.SearchStrategy[str]:
         "watch_out": _outs(world), "audit": _outs(world),
         "format": (*format_names(), *PLUGINS), "rule": (*rule_names(), *PLUGINS),
         "compare": (*rule_names(), *PLUGINS), "backbone": ("fake", *PLUGINS),
-        "preset": ("das2026", "acevedo2025", *PLUGINS), "pack": ("das52", "generic5", *PLUGINS),
-        "templates": ("das4", *PLUGINS), "set": ("beta=1", "tau=x", "=", "a=b=c", "beta=nan", "a"),
-        "prompt": ("{c}", "sound of {c}", "", "{x}", "{", "{c!r:>99}", "\udcff{c}"),
-        "reference": ("prompt", "matched", "x"), "direction": ("mean", "svd", ""),
-        "runtime": ("auto", "onnx", "openvino", "x", ""), "mirror": ("http://127.0.0.1:1", "", "x"),
+        "preset": ("das2026", "acevedo2025", *PLUGINS),
+        "set": (
+            "beta=1", "tau=x", "=", "a=b=c", "beta=nan", "a", "prompt={c}", "prompt=", "prompt={x}",
+            "prompt={c!r:>99}", "prompt=\udcff{c}", "reference=matched", "reference=x",
+            "direction=svd", "skip_same=yes", "pack=generic5", "templates=x", "min_duration_s=1",
+            "thresholds_from=recording", "thresholds_from=x", "margin_s=nan", "gap_s=1e99",
+            f"noise={world.inputs}", "pool=x.npz",
+        ),
+        "runtime": ("auto", "onnx", "x", ""), "mirror": ("http://127.0.0.1:1", "", "x"),
         "what": ("rules", "packs", "presets", "formats", "datasets", "noises", "mixings", "x", ""),
         "names": ("texts", "audio", "models", "lab", "data", "x", ""),
-        "name": ("esc50", "folder", "musan", "recorded", "shared_events", "x", "", "../x"),
+        "name": ("esc50", "folder", "musan", "recorded", "tau2019", "x", "", "../x"),
         "store": (f"{world.root}/cache/lab", f"{world.root}/work/notes.txt", "~nobody/x"),
         "calibration": ("none",), "plot": _outs(world), "order": ("mixed", "time", "", "x"),
         "home": (f"{world.root}/cache/corpus", f"{world.root}/work/notes.txt", "", "-", "s3://b/x"),
@@ -233,18 +228,22 @@ def _outs(world: World) -> tuple[str, ...]:
 
 
 def damaged_audits(world: World) -> st.SearchStrategy[str]:
-    """Return a strategy for a copy of an audit in which some file may be damaged."""
-    good = world.inputs / "audit"
+    """Return a strategy for a copy of a store in which the file or a copy may be damaged."""
+    good = world.files["audits"][0]
 
     def write(path: Path, changes: list[Damage]) -> str:
         home = world.inputs / "case" / f"audit{len(changes)}"
-        shutil.copytree(good, home, dirs_exist_ok=True)
-        inner = home / path.relative_to(good)
-        inner.write_bytes(damaged(inner.read_bytes(), changes))
-        return str(home)
+        home.mkdir(parents=True, exist_ok=True)
+        for file in world.files["audits"]:
+            copy = home / file.relative_to(good.parent)
+            copy.parent.mkdir(exist_ok=True)
+            content = file.read_bytes()
+            copy.write_bytes(damaged(content, changes) if file == path else content)
+        return str(home / good.name)
 
-    files = [path for path in world.files["audits"] if path.is_file()]
-    return st.one_of(st.just(str(good)), st.builds(write, st.sampled_from(files), DAMAGE))
+    return st.one_of(
+        st.just(str(good)), st.builds(write, st.sampled_from(world.files["audits"]), DAMAGE)
+    )
 
 
 def damaged_files(world: World, paths: list[Path]) -> st.SearchStrategy[str]:

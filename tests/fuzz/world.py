@@ -6,7 +6,6 @@ cache/     the cache folder        home/    the home folder        tmp/    tempo
 work/      the working directory, which no command may change
 """
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -19,15 +18,15 @@ import soundfile
 
 import driftscore
 from driftscore import Classifier, Embedder, build_bank, load_backbone
-from driftscore.answers import read_events
-from driftscore.audit import AuditLog, EventAudit, audited_results
-from driftscore.calibration import Calibration
-from driftscore.embeddings import EmbeddingFile
-from driftscore.events import Detection
-from driftscore.prompts import load_pack
-from driftscore.settings import load_preset
-from driftscore.vectors import unit
-from driftscore.watchlist import WatchList
+from driftscore.backbones.stored import EmbeddingFile
+from driftscore.backbones.vectors import unit
+from driftscore.decisions import DecisionStore, audited_events, audited_results
+from driftscore.decisions.review import read_events
+from driftscore.events.tracking import Detection
+from driftscore.events.watchlist import WatchList
+from driftscore.scoring.calibration import Calibration
+from driftscore.text.packs import load_pack
+from driftscore.text.presets import load_preset
 from tests.conftest import LABELS, changing_noise, noise_clip
 
 CONTAINERS = ("wav", "flac", "ogg", "mp3", "aiff", "au")
@@ -127,19 +126,16 @@ class World:
         (self.out / "old.csv").write_text("old\n")
         (self.out / "link.csv").symlink_to("old.csv")
 
-    def snapshot(self) -> dict[str, tuple[int, int, int, str]]:
-        """Return mode, size, time and digest of everything that no command may change."""
-        found: dict[str, tuple[int, int, int, str]] = {}
+    def snapshot(self) -> dict[str, tuple[int, ...]]:
+        """Return what changes whenever one of the files that no command may change is written."""
+        stats: dict[str, tuple[int, ...]] = {}
         for name in ("inputs", "work", "tmp", "home"):
-            for path in sorted((self.root / name).rglob("*")):
-                if ".cache" in path.parts:
-                    continue
-                about = path.lstat()
-                known = path.is_file() and not path.is_symlink() and about.st_mode & 0o400
-                digest = hashlib.md5(path.read_bytes()).hexdigest() if known else ""
-                when = about.st_mtime_ns if path.is_file() else 0
-                found[str(path)] = (about.st_mode, about.st_size, when, digest)
-        return found
+            for path in (self.root / name).rglob("*"):
+                if ".cache" not in path.parts:
+                    about = path.lstat()
+                    times = () if path.is_dir() else (about.st_mtime_ns, about.st_ctime_ns)
+                    stats[str(path)] = (about.st_mode, about.st_size, about.st_ino, *times)
+        return stats
 
 
 def build_world(root: Path) -> World:
@@ -224,14 +220,15 @@ def _texts(world: World) -> None:
 
 def _audit(world: World) -> None:
     """Record decisions about labels, with their audio, and about events."""
-    home = world.inputs / "audit"
-    classifier = Classifier(LABELS, backbone=Embedder("fake", text_cache=False), threshold=0.01)
+    path = world.inputs / "audit.db"
+    classifier = Classifier(LABELS, backbone=Embedder("fake", text_cache=False))
     recordings = [str(path) for path in world.files["recordings"][:2]]
-    with AuditLog(home, keep_audio=True) as log:
-        assert not any(one.error for one in audited_results(log, classifier, recordings))
-        finding = EventAudit(log, classifier.detector(settings=Detection(hop_s=0.5, window_s=0.5)))
-        assert list(finding.events(changing_noise(1, 2, 3, 1)))
-    world.files["audits"] = [path for path in sorted(home.rglob("*")) if path.is_file()]
+    with DecisionStore(path, keep_audio=True) as store:
+        assert not any(one.error for one in audited_results(store, classifier, recordings))
+        settings = Detection(hop_s=0.5, window_s=0.5, threshold=0.01)
+        detector = classifier.detector(settings=settings)
+        assert list(audited_events(store, detector, changing_noise(1, 2, 3, 1)))
+    world.files["audits"] = [path, *sorted(store.copies.iterdir())]
 
 
 def _lab(world: World) -> None:

@@ -8,10 +8,6 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from driftscore.lab.mixing.loudness import LoudnessMeter
-from driftscore.lab.mixing.record import MixRecord
-from driftscore.lab.mixing.sounds import Excerpt, Sound
-from driftscore.lab.mixing.soundscape import SoundscapeSettings, TruncatedNormal, draw_soundscape
 from driftscore.lab.runs import embedding
 from driftscore.lab.runs.grid import Grid, parse_grid
 from driftscore.lab.runs.store import Store
@@ -23,22 +19,6 @@ RULES = (
     "cosine", "das", "zs_text", "zs_text:matched", "zs_audio", "zs_audio_oracle", "tgap",
     "tgap_audio", "prompt_ensemble", "noisy_ensemble", "debias",
 )  # fmt: skip
-
-
-def draw_scaper(
-    events: Sequence[Sound],
-    background: Excerpt | None,
-    *,
-    placement: Sequence[float] | None = None,
-    reverb: float | None = None,
-    snr_db: float,
-    meter: LoudnessMeter,
-    rng: np.random.Generator,
-) -> MixRecord:
-    """Fix a soundscape whose events begin at given seconds, or at drawn ones."""
-    where = TruncatedNormal() if placement is None else tuple(placement)
-    settings = SoundscapeSettings(where, reverb=reverb)
-    return draw_soundscape(events, background, settings, snr_db=snr_db, meter=meter, rng=rng)
 
 
 def tone(hertz: float, seconds: float = 0.8, seed: int = 0) -> NDArray[np.float64]:
@@ -110,11 +90,13 @@ def small_grid(
     more: str = "",
     snrs: str = '["clean", 10, 0]',
     mixings: str = '["additive"]',
+    backbone: str = "fake",
 ) -> Grid:
     quoted = ", ".join(f'"{rule}"' for rule in rules)
     return parse_grid(
         f'datasets = ["folder"]\nnoises = ["recorded"]\nmixings = {mixings}\nsnrs = {snrs}\n'
-        f'backbones = ["fake"]\nrules = [{quoted}]\nseeds = [0, 1]\npacks = ["generic5"]\n{more}\n'
+        f'backbones = ["{backbone}"]\nrules = [{quoted}]\nseeds = [0, 1]\n'
+        f'packs = ["generic5"]\n{more}\n'
         '[homes]\nfolder = "clips"\nrecorded = "noise"\n',
         name="small",
         folder=home,

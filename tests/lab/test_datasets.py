@@ -128,33 +128,15 @@ def build_folder(home: Path, wav: WriteWav) -> Built:
     ], ("dog bark", "siren")
 
 
-def build_shared_events(home: Path, wav: WriteWav) -> Built:
-    wav(home / "events" / "rain" / "1-1-A-10.wav")
-    wav(home / "events" / "dog" / "3-2-A-0.wav")
-    table(
-        home / "manifest.csv",
-        "file,split,label,environment,avoid_classes,licence,author,source,origin,fold,dur_s,active_s",
-        "events/rain/1-1-A-10.wav,events,rain,,,CC0,a,b,c,1,5.0,5.0",
-        "noise/x.flac,noise,street,street,car_horn,CC0,a,b,c,,60.0,60.0",
-        "events/dog/3-2-A-0.wav,events,dog,,,CC0,a,b,c,3,5.0,1.0",
-    )
-    return [
-        Clip(home / "events" / "rain" / "1-1-A-10.wav", ("rain",), "1", "1-1-A-10"),
-        Clip(home / "events" / "dog" / "3-2-A-0.wav", ("dog",), "3", "3-2-A-0"),
-    ], ("dog", "rain")
-
-
 BUILDERS = {
     "esc50": build_esc50,
     "folder": build_folder,
     "fsd50k": build_fsd50k,
-    "shared_events": build_shared_events,
     "sonyc_ust": build_sonyc_ust,
     "tut2016": build_tut2016,
     "urbansound8k": build_urbansound8k,
 }
-MADE = {"shared_scenes", "shared_soundscapes"}  # made by us: test_scenes.py, test_soundscapes.py
-every_dataset = pytest.mark.parametrize("name", sorted(set(datasets.dataset_names()) - MADE))
+every_dataset = pytest.mark.parametrize("name", datasets.dataset_names())
 
 
 @pytest.fixture
@@ -163,7 +145,7 @@ def wav(write_wav: WriteWav) -> WriteWav:
 
 
 def test_every_dataset_is_in_the_contract() -> None:
-    assert sorted({*BUILDERS, *MADE}) == list(datasets.dataset_names())
+    assert sorted(BUILDERS) == list(datasets.dataset_names())
 
 
 @every_dataset
@@ -175,7 +157,7 @@ def test_clips_and_labels_are_those_of_the_official_files(
     assert dataset.clips(tmp_path / "home") == expected
     assert dataset.clips(str(tmp_path / "home")) == expected
     assert dataset.labels(tmp_path / "home") == labels
-    assert download.check(name, tmp_path / "home") == []
+    assert download.find_corpus(name).missing(tmp_path / "home") == []
     assert all(clip.path.is_file() for clip in expected)
     assert len({clip.id for clip in expected}) == len(expected)
     assert {label for clip in expected for label in clip.labels} <= set(labels)
@@ -227,7 +209,7 @@ def test_a_long_list_of_missing_files_is_cut_in_the_message_but_not_in_the_check
     build_esc50(home, wav)
     rows = [f"{n}.wav,1,0,dog,True,1,A" for n in range(40)]
     table(home / "ESC-50-33c8ce9" / "meta" / "esc50.csv", "filename,fold,target,category", *rows)
-    assert len(download.check("esc50", home)) == 40
+    assert len(download.find_corpus("esc50").missing(home)) == 40
     with pytest.raises(UsageError, match="and 28 more"):
         datasets.find_dataset("esc50").clips(home)
 
@@ -289,7 +271,7 @@ def test_the_shared_events_are_fifty_classes_of_eight(
     shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DRIFTSCORE_SHARED", str(shared))
-    events = datasets.find_dataset("shared_events")
+    events = datasets.find_dataset("training.corpora:shared_events")
     home = events.home()
     found = events.clips(home)
     assert len(found) == 400
@@ -306,7 +288,7 @@ def test_without_the_shared_recordings_the_message_names_the_variable(
 ) -> None:
     monkeypatch.setenv("DRIFTSCORE_SHARED", str(tmp_path))
     with pytest.raises(UsageError, match="set DRIFTSCORE_SHARED"):
-        datasets.find_dataset("shared_events").home()
+        datasets.find_dataset("training.corpora:shared_events").home()
 
 
 def test_corpora_are_stored_in_the_data_home(
@@ -335,3 +317,12 @@ def test_a_dataset_from_outside_is_found_and_checked(
     assert [clip.labels for clip in found.clips(tmp_path / "home")] == [("dog",)]
     with pytest.raises(UsageError, match=r"must define ABOUT, clips\(home\)"):
         datasets.find_dataset("outside_data:half")
+
+
+def test_a_home_may_name_the_corpus_of_another_module(tmp_path: Path, wav: WriteWav) -> None:
+    dataset = datasets.find_dataset("own", "training.corpora:shared_events")
+    assert (dataset.name, dataset.about.title) == ("own", "Shared events")
+    with pytest.raises(UsageError, match=r"No dataset called .training_"):
+        datasets.find_dataset("own", "training_.corpora:shared_events")
+    wav(tmp_path / "C:x" / "dog" / "a.wav")  # one letter is a drive
+    assert datasets.find_dataset("own", tmp_path / "C:x").clips(tmp_path / "C:x")

@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driftscore.errors import UndefinedMetricError, UsageError
+from driftscore.events.tracking import Event
 from driftscore.lab.detection import (
     ONSET,
     OVERLAP,
-    DetectedEvent,
     Matching,
     block_counts,
     count,
@@ -39,8 +39,12 @@ GOLDEN = Path(__file__).with_name("golden") / "detection.json"
 Case = dict[str, Any]
 
 
-def events_of(case: Case) -> tuple[list[DetectedEvent], list[DetectedEvent]]:
-    return [DetectedEvent(**e) for e in case["truth"]], [DetectedEvent(**e) for e in case["found"]]
+def event(label: str, start_s: float, end_s: float, score: float = 0.0) -> Event:
+    return Event(label, start_s, end_s, score)
+
+
+def events_of(case: Case) -> tuple[list[Event], list[Event]]:
+    return [event(**e) for e in case["truth"]], [event(**e) for e in case["found"]]
 
 
 def check_case(case: Case) -> None:
@@ -93,7 +97,7 @@ def test_numbers_of_new_cases_are_those_of_sed_eval_and_psds_eval() -> None:
 TIMES = st.integers(0, 320).map(lambda eighths: eighths / 8)
 LABELS = st.sampled_from(["dog", "siren"])
 FOUND = st.builds(
-    lambda label, start, length, score: DetectedEvent(label, start, start + length, score),
+    lambda label, start, length, score: event(label, start, start + length, score),
     LABELS,
     TIMES,
     st.integers(1, 48).map(lambda eighths: eighths / 8),
@@ -102,9 +106,7 @@ FOUND = st.builds(
 MATCHINGS = st.sampled_from([OVERLAP, ONSET, Matching(0.5, offset=True)])
 
 
-def most_matches(
-    truth: Sequence[DetectedEvent], found: Sequence[DetectedEvent], matching: Matching
-) -> int:
+def most_matches(truth: Sequence[Event], found: Sequence[Event], matching: Matching) -> int:
     """Return the largest number of one-to-one matches by trying all of them."""
     allowed = matching.allowed(truth, found)
 
@@ -120,18 +122,18 @@ def most_matches(
 @settings(deadline=None)
 @given(st.lists(FOUND, max_size=5), st.lists(FOUND, max_size=5), MATCHINGS)
 def test_as_many_events_as_possible_are_matched_one_to_one(
-    truth: list[DetectedEvent], found: list[DetectedEvent], matching: Matching
+    truth: list[Event], found: list[Event], matching: Matching
 ) -> None:
     pairs = match(truth, found, matching)
     assert len(pairs) == most_matches(truth, found, matching)
-    assert len({p.truth for p in pairs}) == len({p.found for p in pairs}) == len(pairs)
-    assert all(matching.allowed(truth, found)[p.truth, p.found] for p in pairs)
+    assert len({p.truth for p in pairs}) == len({p.detected for p in pairs}) == len(pairs)
+    assert all(matching.allowed(truth, found)[p.truth, p.detected] for p in pairs)
 
 
 @settings(deadline=None)
 @given(st.lists(FOUND, min_size=1, max_size=8), st.lists(FOUND, max_size=12), MATCHINGS)
 def test_a_curve_is_what_counting_at_each_threshold_gives(
-    truth: list[DetectedEvent], found: list[DetectedEvent], matching: Matching
+    truth: list[Event], found: list[Event], matching: Matching
 ) -> None:
     curve = detection_curve(truth, found, matching, seconds=1800)
     assert curve.thresholds.tolist() == sorted({e.score for e in found}, reverse=True)
@@ -149,7 +151,7 @@ def test_a_curve_is_what_counting_at_each_threshold_gives(
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.lists(FOUND, max_size=4), st.lists(FOUND, max_size=4)), max_size=4))
 def test_joined_recordings_count_as_much_as_each_alone(
-    recordings: list[tuple[list[DetectedEvent], list[DetectedEvent]]],
+    recordings: list[tuple[list[Event], list[Event]]],
 ) -> None:
     truth, found, seconds = joined((t, f, 60.0) for t, f in recordings)
     assert seconds == 60 * len(recordings)
@@ -161,7 +163,7 @@ def test_joined_recordings_count_as_much_as_each_alone(
 @settings(deadline=None)
 @given(st.lists(FOUND, max_size=8), st.lists(FOUND, max_size=8), MATCHINGS)
 def test_the_counts_of_minutes_add_up(
-    truth: list[DetectedEvent], found: list[DetectedEvent], matching: Matching
+    truth: list[Event], found: list[Event], matching: Matching
 ) -> None:
     counts = count(truth, found, matching)
     table = block_counts(truth, found, matching, seconds=40, block_s=7)
@@ -173,8 +175,8 @@ def test_the_counts_of_minutes_add_up(
 
 
 def test_a_second_detection_of_one_event_is_a_false_alarm() -> None:
-    truth = [DetectedEvent("dog", 10, 15)]
-    found = [DetectedEvent("dog", 10, 12, 1.0), DetectedEvent("dog", 13, 15, 2.0)]
+    truth = [event("dog", 10, 15)]
+    found = [event("dog", 10, 12, 1.0), event("dog", 13, 15, 2.0)]
     counts = count(truth, found, OVERLAP)
     assert (counts.hits, counts.missed, counts.false_alarms) == (1, 0, 1)
     assert (counts.precision, counts.recall) == (0.5, 1.0)
@@ -182,51 +184,48 @@ def test_a_second_detection_of_one_event_is_a_false_alarm() -> None:
 
 
 def test_the_label_and_the_tolerance_decide_what_is_right() -> None:
-    truth = [DetectedEvent("dog", 10, 15)]
-    assert count(truth, [DetectedEvent("siren", 10, 15)], OVERLAP).hits == 0
-    assert count(truth, [DetectedEvent("dog", 15, 16)], OVERLAP).hits == 0  # it only touches
-    assert count(truth, [DetectedEvent("dog", 14, 16)], OVERLAP).hits == 1
-    assert count(truth, [DetectedEvent("dog", 14, 16)], ONSET).hits == 0
-    assert count(truth, [DetectedEvent("dog", 9, 9.5)], ONSET).hits == 1  # without overlap
-    assert count(truth, [DetectedEvent("dog", 10, 12.4)], Matching(1.0, offset=True)).hits == 0
-    assert count(truth, [DetectedEvent("dog", 10, 12.5)], Matching(1.0, offset=True)).hits == 1
+    truth = [event("dog", 10, 15)]
+    assert count(truth, [event("siren", 10, 15)], OVERLAP).hits == 0
+    assert count(truth, [event("dog", 15, 16)], OVERLAP).hits == 0  # it only touches
+    assert count(truth, [event("dog", 14, 16)], OVERLAP).hits == 1
+    assert count(truth, [event("dog", 14, 16)], ONSET).hits == 0
+    assert count(truth, [event("dog", 9, 9.5)], ONSET).hits == 1  # without overlap
+    assert count(truth, [event("dog", 10, 12.4)], Matching(1.0, offset=True)).hits == 0
+    assert count(truth, [event("dog", 10, 12.5)], Matching(1.0, offset=True)).hits == 1
 
 
 def test_onset_errors_are_those_of_the_nearest_matches() -> None:
-    truth = [DetectedEvent("dog", 10, 30), DetectedEvent("siren", 50, 60)]
+    truth = [event("dog", 10, 30), event("siren", 50, 60)]
     found = [
-        DetectedEvent("dog", 25, 29),
-        DetectedEvent("dog", 10.5, 20),
-        DetectedEvent("siren", 49, 51),
+        event("dog", 25, 29),
+        event("dog", 10.5, 20),
+        event("siren", 49, 51),
     ]
     for order in itertools.permutations(found):
         assert onset_errors(truth, order, OVERLAP).tolist() == [0.5, -1.0]
 
 
 def test_events_in_the_quiet_part_are_those_that_reach_into_it() -> None:
-    found = [
-        DetectedEvent("dog", *times)
-        for times in ((0, 10), (8, 10.1), (12, 13), (19.9, 30), (20, 21))
-    ]
+    found = [event("dog", *times) for times in ((0, 10), (8, 10.1), (12, 13), (19.9, 30), (20, 21))]
     assert count_within(found, 10, 20) == 3
 
 
 def test_undefined_numbers_are_nan_or_an_error() -> None:
     nothing = count([], [], OVERLAP)
     assert all(np.isnan(value) for value in (nothing.precision, nothing.recall, nothing.f1))
-    assert count([DetectedEvent("dog", 0, 1)], [], OVERLAP).f1 == 0
+    assert count([event("dog", 0, 1)], [], OVERLAP).f1 == 0
     with pytest.raises(UndefinedMetricError, match="no true event"):
-        detection_curve([], [DetectedEvent("dog", 0, 1)], OVERLAP, seconds=60)
+        detection_curve([], [event("dog", 0, 1)], OVERLAP, seconds=60)
     with pytest.raises(UndefinedMetricError, match="no best threshold"):
-        _ = detection_curve([DetectedEvent("dog", 0, 1)], [], OVERLAP, seconds=60).best
+        _ = detection_curve([event("dog", 0, 1)], [], OVERLAP, seconds=60).best
     with pytest.raises(UndefinedMetricError, match="no true event"):
-        psds([], [[DetectedEvent("dog", 0, 1)]], seconds=60)
+        psds([], [[event("dog", 0, 1)]], seconds=60)
 
 
 def test_the_best_threshold_has_the_highest_f1() -> None:
-    truth = [DetectedEvent("dog", 10, 15), DetectedEvent("dog", 30, 35)]
+    truth = [event("dog", 10, 15), event("dog", 30, 35)]
     times = ((10, 15, 5), (20, 22, 4), (31, 33, 3), (50, 51, 2))
-    found = [DetectedEvent("dog", *values) for values in times]
+    found = [event("dog", *values) for values in times]
     curve = detection_curve(truth, found, OVERLAP, seconds=3600)
     assert curve.thresholds[curve.best] == 3
     assert curve.f1[curve.best] == pytest.approx(0.8)
@@ -247,7 +246,7 @@ def test_resampled_minutes_give_intervals_that_contain_the_value() -> None:
 
 
 def test_a_perfect_detector_has_a_psds_of_one() -> None:
-    truth = [DetectedEvent(label, start, start + 5) for start, label in itertools.product(
+    truth = [event(label, start, start + 5) for start, label in itertools.product(
         (10, 50), ("dog", "rain"))]  # fmt: skip
     assert psds(truth, [truth], seconds=3600) == pytest.approx(1.0)
     assert psds(truth, [], seconds=3600) == 0.0
@@ -260,17 +259,17 @@ def test_a_perfect_detector_has_a_psds_of_one() -> None:
         (lambda: Matching(float("nan")), "onset_s must be at least 0"),
         (lambda: Matching(offset=True), "needs onset_s"),
         (
-            lambda: count([DetectedEvent("dog", 2, 1)], [], OVERLAP),
+            lambda: count([event("dog", 2, 1)], [], OVERLAP),
             "must not end before they start",
         ),
         (lambda: PsdsSettings(dtc=2), "shares from 0 to 1"),
         (lambda: PsdsSettings(most_per_hour=0), "most_per_hour must be positive"),
         (
-            lambda: psds([DetectedEvent("dog", 0, 2), DetectedEvent("dog", 1, 3)], [], seconds=9),
+            lambda: psds([event("dog", 0, 2), event("dog", 1, 3)], [], seconds=9),
             "must not overlap or be empty: 'dog' from 1 to 3 s",
         ),
         (
-            lambda: detection_curve([DetectedEvent("dog", 0, 2)], [], OVERLAP, seconds=0),
+            lambda: detection_curve([event("dog", 0, 2)], [], OVERLAP, seconds=0),
             "seconds must be positive, got 0",
         ),
     ],

@@ -4,54 +4,48 @@ import bz2
 import gzip
 import io
 import lzma
-import os
 import tarfile
 import tracemalloc
-import urllib.request
 import zipfile
 from contextlib import suppress
-from http.client import HTTPMessage
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 
-from driftscore.downloads import _SafeRedirects
 from driftscore.errors import DownloadError, FormatError, WriteError
 from driftscore.lab.corpora import unpack as unpacking
-from driftscore.lab.corpora.download import _plain, _sum
+from driftscore.lab.corpora.download import _RecordFile
 from driftscore.lab.corpora.folders import root
 from driftscore.lab.corpora.unpack import unpack
+from driftscore.storage.downloads import _checked_redirect
 
 from .archives import split, zipped
 
 
 @pytest.mark.parametrize("target", ["http://evil.example/a", "ftp://evil.example/a"])
 def test_a_redirect_from_https_to_anything_else_is_refused(target: str) -> None:
-    request = urllib.request.Request("https://zenodo.org/a")
-    handler = _SafeRedirects()
+    url, good = "https://zenodo.org/a", httpx.URL("https://files.zenodo.org/a")
     with pytest.raises(DownloadError, match="which is not https"):
-        handler.redirect_request(request, io.BytesIO(), 302, "Found", HTTPMessage(), target)
-    good = "https://files.zenodo.org/a"
-    found = handler.redirect_request(request, io.BytesIO(), 302, "Found", HTTPMessage(), good)
-    assert found is not None
-    assert found.full_url == good
+        _checked_redirect(url, httpx.URL(url), httpx.URL(target))
+    assert _checked_redirect(url, httpx.URL(url), good) == good
 
 
 @pytest.mark.parametrize(
     "name", ["audio/../../evil.tar.gz", "/etc/x", "a\\b", "C:x", "a\0", "", ".x", "downloads.json"]
 )
 def test_the_name_of_a_file_in_a_record_is_never_a_path(name: str) -> None:
+    stated = "md5:" + "0" * 32
     with pytest.raises(ValueError, match="is not the name of a file"):
-        _plain(name)
-    assert _plain("FSD50K.dev_audio.z01") == "FSD50K.dev_audio.z01"
+        _RecordFile(name, stated)
+    assert _RecordFile("FSD50K.dev_audio.z01", stated).key == "FSD50K.dev_audio.z01"
 
 
 @pytest.mark.parametrize("stated", ["", "md5:", "sha256:00", "md5:../x", "md5:" + "G" * 32])
 def test_the_checksum_in_a_record_is_an_md5(stated: str) -> None:
     with pytest.raises(ValueError, match="is not an md5"):
-        _sum(stated)
-    assert _sum("md5:" + "0" * 32) == "0" * 32
+        _RecordFile("a", stated)
 
 
 def tarred(path: Path, mode: str) -> Path:
@@ -150,7 +144,7 @@ def test_an_archive_may_ask_neither_for_memory_nor_for_disk_beyond_measure(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(unpacking, "_ALWAYS", 1_000_000)
+    monkeypatch.setattr(unpacking, "FREE_BYTES", 1_000_000)
     names = [case, "its first volume"] if "split" in case else [case]
     for name, content in (bombs[one] for one in names):
         (tmp_path / name).write_bytes(content)
@@ -229,17 +223,14 @@ def test_a_folder_in_the_place_of_a_file_is_found_before_anything_is_moved(tmp_p
     assert [p.name for p in home.iterdir()] == ["c"]
 
 
-def test_what_a_killed_process_left_is_deleted_and_what_another_one_unpacks_is_not(
-    tmp_path: Path,
-) -> None:
-    ended, running = tmp_path / ".unpacking-999999999-x", tmp_path / f".unpacking-{os.getppid()}-x"
-    for stage in (ended, running):
-        (stage / "meta").mkdir(parents=True)
-        (stage / "meta" / "esc50.csv").write_text("half")
+def test_what_a_killed_process_left_is_deleted(tmp_path: Path) -> None:
+    stage = tmp_path / ".unpacking"
+    (stage / "meta").mkdir(parents=True)
+    (stage / "meta" / "esc50.csv").write_text("half")
     assert root(tmp_path, "meta/esc50.csv") == tmp_path  # a hidden folder is not the corpus
     (tmp_path / "a.zip").write_bytes(zipped({"a.wav": b"1"}))
-    unpack(tmp_path / "a.zip", tmp_path)
-    assert (ended.exists(), running.exists()) == (False, True)
+    assert unpack(tmp_path / "a.zip", tmp_path) == [Path("a.wav")]
+    assert not stage.exists()
 
 
 def test_damaged_lzma_is_an_error_of_ours(tmp_path: Path) -> None:

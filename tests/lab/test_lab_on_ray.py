@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from driftscore import StoreError, UsageError
+from driftscore import UsageError
+from driftscore.errors import StoreError
 from driftscore.lab.runs.runner import run
-from driftscore.lab.runs.store import Store
+from driftscore.lab.runs.store import Store, open_files
 from tests.lab.small_lab import build, content, small_grid
 from tests.ray_cluster import gone, kill_the_slow, odd, running_cluster
 
@@ -19,6 +20,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 def test_the_lab_fills_the_same_rows_on_ray_although_a_worker_is_killed(tmp_path: Path) -> None:
     home = build(tmp_path / "home")
@@ -47,7 +49,7 @@ def test_the_lab_fills_the_same_rows_on_ray_although_a_worker_is_killed(tmp_path
 
 def test_a_store_that_a_node_does_not_see_ends_the_run(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="a folder that every node has"):
-        Store.for_worker(tmp_path / "elsewhere")
+        open_files(tmp_path / "elsewhere")
 
 
 def test_the_lab_takes_no_number_of_workers_on_ray(tmp_path: Path) -> None:

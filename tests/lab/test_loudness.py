@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from driftscore.audio import Samples
+from driftscore.audio.recordings import Samples
 from driftscore.lab.mixing.loudness import LoudnessMeter, integrated_loudness
 
 from .test_mixing import RATE, noise

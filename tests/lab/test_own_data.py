@@ -3,16 +3,16 @@
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
-from driftscore.cli.lab import app
+from driftscore.cli.lab import lab as app
 from driftscore.errors import FormatError, UsageError
 from driftscore.lab.corpora.datasets import find_dataset
 from driftscore.lab.corpora.noises import find_noise
 from driftscore.lab.runs.grid import make_grid, parse_grid
 from driftscore.lab.runs.runner import mixes, run
 from driftscore.lab.runs.store import Store
-from driftscore.lab.runs.validation import check, look_ahead
+from driftscore.lab.runs.validation import check
 
 from .small_lab import WriteWav, build, quick, tone, write
 
@@ -82,27 +82,27 @@ def test_mixes_take_their_noise_from_the_folder_of_its_name(home: Path) -> None:
 
 
 def test_a_plan_says_what_was_found_in_each_folder(home: Path) -> None:
-    ahead = look_ahead(parse_grid(GRID, name="mine", folder=home))
-    assert ahead.found == (
+    ahead = check(parse_grid(GRID, name="mine", folder=home), plan=True)
+    assert list(ahead.corpora.values()) == [
         "yard: 12 clips of 3 labels",
         "hall: 2 clips of 2 labels",
         "traffic: 2 noise recordings",
         "crowd: 1 noise recordings",
-    )
+    ]
     assert not ahead.missing
     (home / "mine.toml").write_text(GRID, encoding="utf-8")
     done = CliRunner().invoke(
         app, ["run", str(home / "mine.toml"), "--plan", "--store", str(home / "store")]
     )
     assert done.exit_code == 0
-    for line in ahead.found:
+    for line in ahead.corpora.values():
         assert line in done.stderr
     assert "about 2 s for all of it" in done.stderr  # 42 clips of an assumed 0.05 s
 
 
 def test_a_folder_that_is_empty_is_missing_in_the_plan(home: Path) -> None:
     content = {"datasets": ["yard"], "homes": {"yard": "nothing"}}
-    ahead = look_ahead(make_grid(content, folder=home))
+    ahead = check(make_grid(content, folder=home), plan=True)
     assert "sound files in one sub-folder per label" in ahead.missing[0]
 
 
@@ -112,7 +112,7 @@ def test_a_name_without_a_home_is_an_error_that_says_what_to_do() -> None:
     with pytest.raises(UsageError, match=r"No noise called 'crowd'.*its folder in \[homes\]"):
         find_noise("crowd")
     with pytest.raises(UsageError, match="No dataset called 'yard'"):
-        look_ahead(make_grid({"datasets": ["yard"]}))
+        check(make_grid({"datasets": ["yard"]}), plan=True)
 
 
 def test_a_known_name_keeps_its_own_layout_also_with_a_home(tmp_path: Path) -> None:
@@ -146,5 +146,5 @@ def test_a_grid_in_python_is_the_grid_of_the_same_file(home: Path) -> None:
 def test_a_wrong_value_in_python_is_named_by_its_key() -> None:
     with pytest.raises(FormatError, match="The grid grid: datasets must be a text, a number"):
         make_grid({"datasets": None})
-    with pytest.raises(UsageError, match="No key called 'dataset'; did you mean 'datasets'"):
+    with pytest.raises(FormatError, match="No key called 'dataset'; did you mean 'datasets'"):
         make_grid({"dataset": ["yard"]})

@@ -1,7 +1,7 @@
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from driftscore.lab import metrics
 from driftscore.lab.conditions import COSINE, Cell, Condition, PooledCondition, Row, Scoring, Stamp
 from driftscore.lab.metrics import Interval
-from driftscore.lab.report import findings, numbers, paper, tables
-from driftscore.lab.report.headings import das_of, heading, needs_in_words
+from driftscore.lab.report import findings, page, tables
+from driftscore.lab.report.headings import heading, needs_in_words
 from driftscore.lab.report.results import Results
 from driftscore.lab.runs.runner import run
-from driftscore.lab.runs.store import Store
+from driftscore.lab.runs.store import Entries, Store
 
 from .small_lab import build, quick, small_grid
 
@@ -59,25 +59,25 @@ def multi(tmp_path_factory: pytest.TempPathFactory) -> Store:
 def test_pooled_accuracy_is_the_mean_over_seeds_and_its_interval_is_paired(
     results: Results,
 ) -> None:
-    das = das_of(results)
-    for result in results.where(lambda r: r.scoring == das and r.snr_db is not None):
+    das = results.das()
+    for result in [r for r in results.all if r.scoring == das and r.condition.snr_db is not None]:
         rows = [
             r for r in results.rows
-            if r.cell.scoring == das and r.cell.condition.snr_db == result.snr_db
-            and r.cell.condition.mixing == result.mixing
+            if r.cell.scoring == das and r.cell.condition.snr_db == result.condition.snr_db
+            and r.cell.condition.mixing == result.condition.mixing
         ]  # fmt: skip
         assert len(rows) == 2
         assert result.value == pytest.approx(100 * np.mean([r.value for r in rows]))
-        assert result.gain == pytest.approx(
+        assert result.gain.difference == pytest.approx(
             100 * np.mean([r.gain.difference for r in rows if r.gain])
         )
-        assert result.low <= result.gain <= result.high
+        assert result.gain.low <= result.gain.difference <= result.gain.high
         assert (result.mixes, result.clips, result.failed) == (22, 11, 2)
 
 
 def test_pooled_map_ranks_all_mixes_together(multi: Store) -> None:
     results = Results(multi)
-    cosine = next(r for r in results.all if r.scoring == COSINE and r.snr_db == 0)
+    cosine = next(r for r in results.all if r.scoring == COSINE and r.condition.snr_db == 0)
     rows = [r for r in results.rows if r.cell.scoring == COSINE and r.cell.condition.snr_db == 0]
     arrays = [multi.get_arrays("scores", row.cell.key) for row in rows]
     truth = results.truth(rows[0])
@@ -86,8 +86,10 @@ def test_pooled_map_ranks_all_mixes_together(multi: Store) -> None:
     assert cosine.value == pytest.approx(
         100 * metrics.mean_average_precision(present, scores).value
     )
-    biased = next(r for r in results.all if r.scoring.name == "zs_audio" and r.snr_db == 0)
-    assert (biased.gain, biased.low, biased.high) == (0, 0, 0)
+    biased = next(
+        r for r in results.all if r.scoring.name == "zs_audio" and r.condition.snr_db == 0
+    )
+    assert (biased.gain.difference, biased.gain.low, biased.gain.high) == (0, 0, 0)
 
 
 def test_only_the_newest_model_of_a_name_is_reported(
@@ -100,8 +102,8 @@ def test_only_the_newest_model_of_a_name_is_reported(
         old_cell = Cell(old, row.cell.scoring)
         fields = {n: getattr(row, n) for n in ("metric", "value", "n", "outcomes", "details")}
         made = Stamp(made_at="2000-01-01T00:00:00+00:00")
-        other.put_rows([row, Row(old_cell, **fields, stamp=made)])
-        other.put_json("sets", (c.set_name,), results.truth(row).content)
+        other.put(Entries(rows=[row, Row(old_cell, **fields, stamp=made)]))
+        other.put_json("sets", (c.set_name,), asdict(results.truth(row)))
         assert [r.cell for r in Results(other).rows] == [row.cell]
 
 
@@ -115,7 +117,7 @@ def test_the_seven_tables_have_our_rows_and_the_papers_marked(results: Results) 
         assert name == "methods" or "paper" in kinds, name
     panel = found["panel"]
     assert " ".join(panel.columns[:8]) == "SNR Base ZS-T-g ZS-T-m ZS-A-m TGAP TGAP-A DAS"
-    cosine = next(r for r in results.all if r.scoring == COSINE and r.snr_db == 0)
+    cosine = next(r for r in results.all if r.scoring == COSINE and r.condition.snr_db == 0)
     line = next(x for x in panel.lines if x.cells[0] == "0" and x.kind == "ours")
     assert float(line.cells[1]) == pytest.approx(cosine.value, abs=0.01)
 
@@ -133,7 +135,7 @@ def test_the_papers_figures_are_those_of_its_source(shared: Path) -> None:
             yield [v for v in value if isinstance(v, (int, float)) or re.fullmatch(r"\d+/\d+", v)]
 
     checked = 0
-    for name, table in paper.paper_content().items():
+    for name, table in tables._paper().items():
         for row in rows(table) if name != "ablations" else ():
             if row:
                 assert any(in_order(row, line) for line in source), (name, row)
@@ -156,7 +158,7 @@ def same(figure: float | str, printed: str) -> bool:
 
 
 def test_the_papers_figure_is_shown_with_ours_in_the_same_cell() -> None:
-    figures = paper.paper_content()["panel"]
+    figures = tables._paper()["panel"]
     noise, mixing, model = (str(figures[n]) for n in ("noise", "mixing", "backbone"))
     place = PooledCondition("fsd50k", 0, noise, mixing, 0.0, model)
     assert tables.with_paper(place, "das", 34.5) == "34.50 (paper 35.03)"
@@ -164,9 +166,9 @@ def test_the_papers_figure_is_shown_with_ours_in_the_same_cell() -> None:
 
 
 def test_rules_above_das_are_listed_with_their_needs(results: Results) -> None:
-    das = das_of(results)
+    das = results.das()
     for rival in findings.rivals(results):
-        assert rival.difference > 0
+        assert rival.gap.difference > 0
         name = "plain cosine" if rival.name == "cosine" else heading(rival.name)
         assert name in rival.sentence
     assert needs_in_words("zs_audio_oracle").startswith("an oracle")
@@ -177,16 +179,16 @@ def test_rules_above_das_are_listed_with_their_needs(results: Results) -> None:
 
 
 def test_bands_contain_the_value(results: Results) -> None:
-    for result in results.where(lambda r: r.scoring == COSINE):
-        band = results.band(result.place, COSINE)
+    for result in [r for r in results.all if r.scoring == COSINE]:
+        band = results.band(result.condition, COSINE)
         assert band is not None
         assert band[0] <= result.value <= band[1]
 
 
 def test_numbers_have_their_sign_and_nan_is_empty() -> None:
-    assert numbers.signed(-0.0) == numbers.signed(-0.004) == "+0.00"
-    assert numbers.signed(math.nan) == numbers.plain(math.nan) == ""
-    assert numbers.interval(1.0, -0.5, 2.25) == "+1.00 [-0.50, +2.25]"
+    assert page.signed(-0.0) == page.signed(-0.004) == "+0.00"
+    assert page.signed(math.nan) == page.plain(math.nan) == ""
+    assert page.interval(Interval(1.0, -0.5, 2.25)) == "+1.00 [-0.50, +2.25]"
 
 
 def test_mixes_of_one_clip_count_as_one_clip_in_an_interval(tmp_path: Path) -> None:
@@ -206,12 +208,13 @@ def test_mixes_of_one_clip_count_as_one_clip_in_an_interval(tmp_path: Path) -> N
             for seed in range(seeds):
                 condition = Condition("x", "", 0, "n", "", "additive", 0.0, seed, "fake", "m")
                 store.put_json("sets", (condition.set_name,), truth)
-                store.put_rows(
+                rows = [
                     Row(Cell(condition, s), "accuracy", float((a == 0).mean()), 200, outcomes=a)
                     for s, a in answers.items()
-                )
+                ]
+                store.put(Entries(rows=rows))
             found = Results(store)
-            place = next(iter(found.all)).place
+            place = next(iter(found.all)).condition
             interval = found.compare([(place, das, COSINE)])
             assert interval is not None
             widths.append(interval.high - interval.low)
@@ -219,14 +222,14 @@ def test_mixes_of_one_clip_count_as_one_clip_in_an_interval(tmp_path: Path) -> N
 
 
 def test_drift_alignment_is_that_of_the_requested_bank(results: Results) -> None:
-    das = das_of(results)
-    svd = das_of(results, direction="svd")
-    mean, other = (results.alignment(s, lambda c: not c.clean) for s in (das, svd))
+    das = results.das()
+    svd = results.das(direction="svd")
+    mean, other = (results.alignment(s) for s in (das, svd))
     assert mean is not None
     assert other is not None
     assert mean.classes == other.classes == 3 * 2 * 2 * 2  # classes, mixings, SNRs, seeds
     assert mean.mean != other.mean
-    one = results.alignment(das, lambda c: (c.mixing, c.snr_db, c.seed) == ("scaper", 0.0, 1))
+    one = results.alignment(das, mixing="scaper", snr_db=0.0, seed=1)
     assert one is not None
     assert one.classes == 3
     assert -1 <= one.mean <= 1
@@ -235,15 +238,36 @@ def test_drift_alignment_is_that_of_the_requested_bank(results: Results) -> None
 def test_the_mean_difference_of_map_is_that_of_the_conditions(multi: Store) -> None:
     found = Results(multi)
     for name in ("das", "tgap", "zs_text"):
-        rows = [r for r in found.all if r.scoring.name == name and r.snr_db is not None]
-        pairs = [(r.place, r.scoring, COSINE) for r in rows]
+        rows = [r for r in found.all if r.scoring.name == name and r.condition.snr_db is not None]
+        pairs = [(r.condition, r.scoring, COSINE) for r in rows]
         interval = found.compare_precision(pairs)
         assert len(pairs) == 2
         assert interval is not None
-        assert 100 * interval.difference == pytest.approx(np.mean([r.gain for r in rows]))
+        gains = [r.gain.difference for r in rows]
+        assert interval.difference == pytest.approx(np.mean(gains))
         assert interval.low <= interval.difference <= interval.high
     assert found.compare(pairs) is None
     assert found.compare_precision([]) is None
+
+
+def test_class_gains_count_each_class_and_leave_failed_clips_out(tmp_path: Path) -> None:
+    truth = {
+        "labels": list("abcd"),
+        "ids": list("12345"),
+        "folds": [None] * 5,
+        "classes": [[0], [0], [1], [1], [2]],
+        "multi_label": False,
+    }
+    condition = Condition("x", "", 0, "n", "", "additive", 0.0, 1, "fake", "m")
+    with Store(tmp_path) as store:
+        store.put_json("sets", (condition.set_name,), truth)
+        for scoring, chosen in ((DAS, [0, 0, 0, 1, -1]), (COSINE, [0, 1, 1, 1, 2])):
+            outcomes = np.array(chosen, np.int16)
+            used = int((outcomes >= 0).sum())
+            cell = Cell(condition, scoring)
+            store.put(Entries(rows=[Row(cell, "accuracy", 0.5, used, 5 - used, outcomes=outcomes)]))
+        gains = Results(store).class_gains
+    assert gains == {("x", "fake"): {"a": 50, "b": -50}}
 
 
 def outcomes_of(right: int, count: int = 200) -> NDArray[np.int16]:
@@ -279,7 +303,7 @@ def stored(
             )
             value = float((found == 0).mean())
             row = Row(Cell(condition, scoring), "accuracy", value, 200, gain=gain, outcomes=found)
-            store.put_rows([row])
+            store.put(Entries(rows=[row]))
 
 
 DAS = Scoring("das", "", 0.25, "das52", "", "mean", "prompt")
@@ -292,7 +316,7 @@ def test_a_rule_from_outside_appears_in_every_table_and_figure(
     from driftscore.lab.report.figures import snr_figure
 
     (tmp_path / "sharp_rules.py").write_text(
-        "from driftscore.head import Head\n"
+        "from driftscore.scoring.head import Head\n"
         "class Sharp:\n"
         '    """Sharpen."""\n'
         '    SHORT = "Sharp!"\n'
@@ -322,8 +346,7 @@ def test_a_rule_from_outside_appears_in_every_table_and_figure(
         assert names == ["DAS", "a_rule_that_is_not_installed", "Sharp!"]
         listed = [x.cells[0] for x in findings.rival_table(findings.rivals(results)).lines]
         assert listed == ["Sharp!", "a_rule_that_is_not_installed"]
-        figure = snr_figure(results)
-        assert figure is not None
+        (figure,) = snr_figure(results)
         assert "Sharp!" in figure.svg
 
 
@@ -336,7 +359,7 @@ def test_bold_gains_are_those_whose_interval_excludes_zero_not_those_that_look_a
             stored(store, {COSINE: outcomes_of(100), DAS: outcomes_of(108)}, snr_db=snr_db)
             condition = Condition("x", "", 0, "n", "", "additive", snr_db, 0, "fake", "m")
             row = Row(Cell(condition, DAS), "accuracy", 0.54, 200, gain=gain)
-            store.put_rows([replace(row, outcomes=outcomes_of(108))])
+            store.put(Entries(rows=[replace(row, outcomes=outcomes_of(108))]))
         table = findings.gain_table(Results(store))
     line = next(x for x in table.lines if x.kind == "ours")
     assert table.columns == ("", "clean", "10 dB", "0 dB")

@@ -20,8 +20,8 @@ from driftscore.lab.mixing.rooms import (
     box_response,
 )
 from driftscore.lab.mixing.sounds import Excerpt
+from driftscore.lab.mixing.soundscape import draw_soundscape
 
-from .small_lab import draw_scaper
 from .test_mixing import RATE, noise, reader
 
 
@@ -29,11 +29,11 @@ def test_no_reverb_is_none_and_an_amount_above_one_is_refused() -> None:
     event, source = noise(1, file="dog", seed=3), noise(10)
     made = {}
     for reverb in (None, 0, 1):
-        record = draw_scaper(
+        record = draw_soundscape(
             [event],
             Excerpt(source, 0, 10 * RATE),
             snr_db=0,
-            placement=[2],
+            times=[2],
             reverb=reverb,
             meter=LoudnessMeter(),
             rng=np.random.default_rng(0),
@@ -42,7 +42,7 @@ def test_no_reverb_is_none_and_an_amount_above_one_is_refused() -> None:
     dry, least, most = (made[reverb].audio.samples.astype(float) for reverb in (None, 0, 1))
     assert 0 < np.abs(least - dry).mean() < np.abs(most - dry).mean()
     with pytest.raises(UsageError, match=r"None or a number from 0 to 1, got 1\.5"):
-        draw_scaper(
+        draw_soundscape(
             [event],
             Excerpt(source, 0, 10 * RATE),
             snr_db=0,

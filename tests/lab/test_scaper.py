@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import soundfile
 
-from driftscore.lab.corpora.loading import load
+from driftscore.lab.corpora.folders import load
 from driftscore.lab.mixing.loudness import LoudnessMeter
 from driftscore.lab.mixing.record import mix
 from driftscore.lab.mixing.sounds import Excerpt, Sound
-from driftscore.lab.mixing.soundscape import REF_DB
+from driftscore.lab.mixing.soundscape import REF_DB, draw_soundscape
 
-from .small_lab import WriteWav, draw_scaper
+from .small_lab import WriteWav
 
 Case = dict[str, Any]
 """One soundscape: its files, times and levels."""
@@ -99,11 +99,11 @@ def worst_difference(cases: Sequence[Case], folder: Path) -> float:
     for case in cases:
         rate = case["rate"]
         place = Sound(case["background"], load(case["background"], rate))
-        record = draw_scaper(
+        record = draw_soundscape(
             [Sound(file, load(file, rate)) for file in case["events"]],
             Excerpt(place, int(case["background_time"] * rate), 10 * rate),
             snr_db=case["snr_db"],
-            placement=case["times"],
+            times=case["times"],
             reverb=case["reverb"],
             meter=LoudnessMeter(),
             rng=np.random.default_rng(0),

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from driftscore.audio import read
+from driftscore.audio.recordings import read
 from driftscore.errors import UsageError
-from driftscore.lab.corpora.datasets import find_dataset, shared_events, shared_scenes
-from driftscore.lab.runs.truth import is_multi_label
+from driftscore.lab.corpora.datasets import find_dataset
+from training.corpora import shared_events, shared_scenes
 
 from .small_lab import tone, write
 
@@ -26,9 +26,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_scenes_have_two_or_three_classes_and_ten_seconds(home: Path) -> None:
-    clips = find_dataset("shared_scenes").clips(home)
+    clips = find_dataset("training.corpora:shared_scenes").clips(home)
     assert len(clips) == 6
-    assert is_multi_label(clips)
+    assert all(len(clip.labels) > 1 for clip in clips)
     for clip in clips:
         assert len(clip.labels) == len(set(clip.labels)) in (2, 3)
         assert set(clip.labels) <= set(shared_scenes.labels(home))
@@ -59,4 +59,4 @@ def test_missing_events_are_reported(home: Path) -> None:
     (home / "events" / "dog" / "0.wav").unlink()
     assert shared_scenes.missing(home) == ["events/dog/0.wav"]
     with pytest.raises(UsageError, match="incomplete"):
-        shared_scenes.clips(home)
+        find_dataset("training.corpora:shared_scenes").clips(home)

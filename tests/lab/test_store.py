@@ -1,8 +1,6 @@
 import errno
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +10,7 @@ import pytest
 from driftscore.errors import DriftscoreError, StoreError
 from driftscore.lab.conditions import Cell, Condition, Row, Scoring
 from driftscore.lab.metrics import Interval
-from driftscore.lab.runs import schema
-from driftscore.lab.runs.store import Store
+from driftscore.lab.runs.store import COLUMNS, Entries, Store
 
 CONDITION = Condition("esc50", "d", 0, "musan", "n", "additive", 0.0, 1, "fake", "m")
 
@@ -26,7 +23,7 @@ def test_rows_are_read_as_they_were_stored(tmp_path: Path) -> None:
     outcomes = np.array([0, 3, -1], np.int16)
     put = row(outcomes=outcomes, details={"fold_mean": 0.25}, gain=Interval(0.1, -0.1, 0.2))
     with Store(tmp_path) as store:
-        store.put_rows([put, row("cosine")])
+        store.put(Entries(rows=[put, row("cosine")]))
     with Store(tmp_path) as store:
         found = {r.cell.scoring.rule: r for r in store.rows()}
         assert set(store.done(CONDITION)) == {put.cell.key, row("cosine").cell.key}
@@ -36,13 +33,6 @@ def test_rows_are_read_as_they_were_stored(tmp_path: Path) -> None:
     assert found["das"].gain == put.gain
     assert found["das"].details == {"fold_mean": 0.25}
     assert found["das"].cell == put.cell
-
-
-def test_rows_with_an_error_count_as_missing_on_request(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
-        store.put_rows([row(error="no pool")])
-        assert len(store.done(CONDITION)) == 1
-        assert not store.done(CONDITION, failed_too=False)
 
 
 def test_arrays_are_found_by_their_name_and_a_damaged_file_counts_as_none(tmp_path: Path) -> None:
@@ -69,7 +59,7 @@ def test_a_full_disk_is_reported_and_the_store_opens_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Store(tmp_path) as store:
-        store.put_rows([row("cosine")])
+        store.put(Entries(rows=[row("cosine")]))
 
         def full(*_: object, **__: object) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -81,9 +71,9 @@ def test_a_full_disk_is_reported_and_the_store_opens_again(
         assert not list(tmp_path.rglob("*.npz"))
         store._db.execute("PRAGMA max_page_count = 20")
         with pytest.raises(DriftscoreError, match=r"full.*Make room on the disk"):
-            store.put_rows([row(error="x" * 500_000)])
+            store.put(Entries(rows=[row(error="x" * 500_000)]))
         store._db.execute("PRAGMA max_page_count = 1000000")
-        store.put_rows([row("zs_text")])
+        store.put(Entries(rows=[row("zs_text")]))
     with Store(tmp_path) as store:
         assert {r.cell.scoring.rule for r in store.rows()} == {"cosine", "zs_text"}
         assert store._db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -101,32 +91,63 @@ def test_a_store_that_cannot_be_opened_is_reported(tmp_path: Path) -> None:
         Store(tmp_path)
 
 
-def test_a_store_without_a_version_is_read_and_marked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [0, 1, 3])
+def test_a_store_of_another_version_is_refused(version: int, tmp_path: Path) -> None:
     with Store(tmp_path) as store:
-        store.put_rows([row()])
-        store._db.execute("PRAGMA user_version = 0")  # as written before there was a version
+        store._db.execute(f"PRAGMA user_version = {version}")
+    said = f"has version {version}; this driftscore reads version 2. Use another folder"
+    with pytest.raises(StoreError, match=said):
+        Store(tmp_path)
+
+
+def test_a_table_of_another_layout_is_one_sentence(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store._db.execute("ALTER TABLE rows DROP COLUMN outcomes")
+        with pytest.raises(StoreError, match=r"cannot be read \(no such column: outcomes\)"):
+            store.rows()
+
+
+def test_the_tables_have_exactly_the_columns_that_are_read(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        for table, columns in COLUMNS.items():
+            info = store._db.execute(f"PRAGMA table_info({table})")
+            assert tuple(column[1] for column in info) == columns
+
+
+def test_entries_are_stored_completely_or_not_at_all(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        failure = (CONDITION, "dog.wav", "silent")
+        store.put(Entries(rows=[row()], failures=[failure], costs=[("fake", 10, 1.0)]))
+        store.put(Entries(costs=[("fake", 10, 3.0)]))
+        with pytest.raises(StoreError):
+            store.put(Entries(rows=[row("cosine")], costs=[("fake", 10, object())]))  # type: ignore[list-item]
     with Store(tmp_path) as store:
         assert [r.cell.scoring.rule for r in store.rows()] == ["das"]
-        assert store._db.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
+        assert store.failures() == [failure]
+        assert store.clip_costs() == {"fake": 0.2}
 
 
-def test_a_newer_store_is_refused_with_both_versions(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
-        store._db.execute("PRAGMA user_version = 3")
-    with pytest.raises(StoreError, match=r"has version 3; this driftscore reads version 2. Update"):
-        Store(tmp_path)
-
-
-def test_a_store_of_another_layout_is_refused_with_its_columns(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "rows.sqlite")) as db:
-        db.execute("CREATE TABLE rows (key TEXT PRIMARY KEY, accuracy REAL)")
-    with pytest.raises(StoreError, match="its table rows has the columns key, accuracy"):
-        Store(tmp_path)
-
-
-def test_the_schema_creates_exactly_its_tables_and_columns() -> None:
-    with closing(sqlite3.connect(":memory:")) as db:
-        schema.create(db, "memory")
-        for table in schema.TABLES:
-            found = tuple(info[1] for info in db.execute(f"PRAGMA table_info({table})"))
-            assert found == schema.columns(table)
+def test_a_claim_holds_until_it_is_given_up_or_its_process_ends(tmp_path: Path) -> None:
+    code = (
+        "import sys; from driftscore.lab.runs.store import Store\n"
+        "store = Store(sys.argv[1]); print(store.claim('job'), flush=True); input()"
+    )
+    with Store(tmp_path) as store, Store(tmp_path) as other:
+        assert store.claim("job")
+        assert not store.claim("job")
+        assert not other.claim("job")
+        assert other.claim("another job")
+        store.release("job")
+        assert other.claim("job")
+        other.release("job", "another job")
+        assert not list(tmp_path.rglob("*.lock"))
+        command = [sys.executable, "-c", code, str(tmp_path)]
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "True\n"
+        assert not store.claim("job")
+        process.kill()
+        process.communicate()
+        assert store.claim("job")

@@ -8,11 +8,15 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from driftscore.errors import StoreError
+from driftscore.lab.conditions import clean_condition
 from driftscore.lab.runs import embedding, jobs, runner
-from driftscore.lab.runs.executors import ProcessExecutor
+from driftscore.lab.runs.executors import open_executor
+from driftscore.lab.runs.jobs import Job
 from driftscore.lab.runs.runner import run
 from driftscore.lab.runs.store import Store
 
@@ -21,27 +25,26 @@ from .small_lab import build, content, quick, small_grid
 PROC = Path("/proc")
 LONG = """
 import sys, time
-from driftscore.lab.runs.executors import ProcessExecutor
+from driftscore.lab.runs.executors import open_executor
 from driftscore.lab.runs.jobs import Job
 from driftscore.lab.conditions import clean_condition
 
 class Slow(Job):
     '''A job that writes a file and then takes for ever.'''
-    @property
-    def claim(self):
+    def clips(self):
         from pathlib import Path
-        from driftscore.files import replacing
+        from driftscore.storage.files import replacing
         with replacing(Path(self.store) / f"result-{self.chunk}.npz") as partial:
             partial.write_text("half")
             time.sleep(600)
 
-from driftscore.interrupts import Interrupted, interruptible
+from driftscore.system.process import Interrupted, interruptible
 if __name__ == "__main__":
     try:
-        with interruptible(), ProcessExecutor(2) as executor:
+        with interruptible(), open_executor("local", 2) as executor:
             condition = clean_condition("d", "", 0, "fake", "")
-            jobs = [Slow("embed", sys.argv[1], condition, (), chunk=n) for n in range(4)]
-            print(list(executor.perform(jobs)))
+            jobs = [Slow("detect", "", sys.argv[1], condition, {}, chunk=n) for n in range(4)]
+            print(list(executor(jobs)))
     except Interrupted as error:
         sys.exit(error.status)
 """
@@ -81,11 +84,13 @@ def working(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     script = tmp_path / "slow.py"
     script.write_text(LONG)
     (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "rows.sqlite").touch()
     process = subprocess.Popen(
         [sys.executable, str(script), str(tmp_path / "store")],
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # if the suite ignores it
     )
     yield process
     with suppress(ProcessLookupError):
@@ -120,13 +125,26 @@ def test_no_worker_and_no_half_file_is_left_when_a_run_is_ended(
     assert "Traceback" not in working.stderr.read()
 
 
+class Sleep(Job):
+    """A job that takes a minute."""
+
+    def clips(self) -> Any:
+        time.sleep(60)
+
+
 def test_an_error_ends_the_workers_at_once(tmp_path: Path) -> None:
-    started = time.monotonic()
-    executor = ProcessExecutor(1)
-    executor.__enter__()
-    executor.pool.submit(time.sleep, 60)
-    executor.__exit__(ZeroDivisionError)
-    assert time.monotonic() - started < 20
+    (tmp_path / "rows.sqlite").touch()
+    started, condition = time.monotonic(), clean_condition("d", "", 0, "fake", "")
+    jobs_ = [
+        Sleep("detect", "", str(tmp_path), condition, {}),
+        Job("embed", "", str(tmp_path / "elsewhere"), condition, {}),
+    ]
+    with (
+        pytest.raises(StoreError, match="There is no store"),
+        open_executor("local", 2) as executor,
+    ):
+        list(executor(jobs_))
+    assert time.monotonic() - started < 30
 
 
 @pytest.fixture
@@ -135,6 +153,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return build(tmp_path / "home")
 
 
+@pytest.mark.slow
 def test_three_runs_at_once_all_finish_and_leave_no_row_with_an_error(
     home: Path, tmp_path: Path
 ) -> None:
@@ -168,11 +187,11 @@ def test_a_run_waits_for_the_anchors_of_another_one(
     """The other run holds the claim for a while; then it ends, without having embedded them."""
     looked: list[str] = []
 
-    def held(store: Store, name: str) -> bool:
-        if name.startswith("anchors"):
-            looked.append(name)
-            return len(looked) > 4
-        return claim(store, name)
+    def held(store: Store, *names: str) -> bool:
+        if any(name.startswith("anchors") for name in names):
+            looked.extend(names)
+            return len(looked) > 8 and claim(store, *names)
+        return claim(store, *names)
 
     claim, said = Store.claim, list[str]()
     monkeypatch.setattr(Store, "claim", held)
@@ -182,7 +201,7 @@ def test_a_run_waits_for_the_anchors_of_another_one(
         outcome = run(grid, store, report=said.append)
         assert (outcome.computed, outcome.errors) == (4, 0)
         assert not [row for row in store.rows() if row.error]
-    assert len(looked) > 4
+    assert len(looked) > 8
     assert any("Waiting for another run" in line for line in said)
 
 
@@ -191,15 +210,12 @@ def test_a_job_of_another_run_that_did_it_meanwhile_is_not_done_again(
 ) -> None:
     grid = small_grid(home, rules=["cosine", "das"], snrs="[0]")
     with Store(tmp_path / "store") as store, Store(tmp_path / "store") as theirs:
-        original, done = jobs.parts_of, list[int]()
+        original = jobs.parts_of
 
-        def meanwhile(*given: object) -> object:
-            if not done:
-                done.append(1)
-                monkeypatch.setattr(jobs, "parts_of", original)
-                monkeypatch.setattr(runner, "parts_of", original)
-                run(grid, theirs)
-            return original(*given)  # type: ignore[arg-type]
+        def meanwhile(*arguments: Any) -> Iterator[Job]:
+            monkeypatch.setattr(runner, "parts_of", original)
+            run(grid, theirs)
+            return original(*arguments)
 
         monkeypatch.setattr(runner, "parts_of", meanwhile)
         outcome = run(grid, store)
@@ -207,5 +223,4 @@ def test_a_job_of_another_run_that_did_it_meanwhile_is_not_done_again(
 
 
 def test_a_chunk_is_as_large_as_what_is_left() -> None:
-    sizes = [embedding.chunk_size(450, number) for number in range(4)]
-    assert sizes == [200, 200, 50, 0]
+    assert embedding.chunk_sizes(450) == [200, 200, 50]

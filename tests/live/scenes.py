@@ -2,22 +2,55 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
-from driftscore.audio import Audio, Samples, read
-from driftscore.live.blocks import AudioBlock
-from driftscore.live.records import EventRecord, LevelRecord, SourceStatus
-from driftscore.live.sources.protocol import SourceError
-from driftscore.watchlist import WatchList
+from driftscore import Event
+from driftscore.audio.recordings import Audio, Samples, read
+from driftscore.decisions.records import (
+    LevelReport,
+    LiveReport,
+    Present,
+    SourceStatus,
+    StoredEvent,
+    Words,
+)
+from driftscore.live.blocks import AudioBlock, SourceError
 from tests.conftest import PROJECT
 
 RATE = 32_000
 LABELS = ("siren", "alarm clock")
-Found = tuple[str, float, float, str]
-"""Label, duration, score and why it was rejected."""
+NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
+
+
+def stored(
+    id: int = 1,
+    label: str = "dog bark",
+    source: str = "mic1",
+    *,
+    start: datetime = NOON,
+    seconds: float = 4.5,
+    score: float = 4.1234,
+    rejected: str = "",
+    clip: str = "",
+    snr_db: float | None = 3.21,
+) -> StoredEvent:
+    """Return an event as a listener reports it."""
+    start_s, offset = start.timestamp(), start.utcoffset()
+    return StoredEvent(
+        id, source, label, score, 3.0, start_s, start_s + seconds,
+        round(offset.total_seconds()) if offset else 0, -30.04, snr_db, rejected, clip,
+    )  # fmt: skip
+
+
+def facts(event: Event | StoredEvent) -> tuple[object, ...]:
+    """Return everything of an event but when it was."""
+    seconds = round(event.end_s - event.start_s, 3)
+    return (event.label, seconds, event.score, event.threshold, event.level_db, event.snr_db,
+            event.rejected)  # fmt: skip
 
 
 def scene(seconds: float, sounds: Sequence[tuple[float, str]], *, seed: int = 0) -> Audio:
@@ -74,34 +107,31 @@ class Kept:
     """An output that keeps everything."""
 
     def __init__(self) -> None:
-        self.events: list[EventRecord] = []
-        self.levels: list[LevelRecord] = []
+        self.events: list[StoredEvent] = []
+        self.levels: list[LevelReport] = []
         self.statuses: list[SourceStatus] = []
         self.watched: list[tuple[str, tuple[str, ...]]] = []
         self.present: list[frozenset[str]] = []
         self.closed = False
 
-    def words(self, source: str, watch: WatchList) -> None:
-        self.watched.append((source, watch.names))
-
-    def event(self, record: EventRecord) -> None:
-        self.events.append(record)
-
-    def active(self, source: str, labels: Set[str]) -> None:
-        self.present.append(frozenset(labels))
-
-    def level(self, record: LevelRecord) -> None:
-        self.levels.append(record)
-
-    def status(self, status: SourceStatus) -> None:
-        self.statuses.append(status)
+    def send(self, report: LiveReport) -> None:
+        if isinstance(report, StoredEvent):
+            self.events.append(report)
+        elif isinstance(report, LevelReport):
+            self.levels.append(report)
+        elif isinstance(report, SourceStatus):
+            self.statuses.append(report)
+        elif isinstance(report, Words):
+            self.watched.append((report.source, report.watch.names))
+        elif isinstance(report, Present):
+            self.present.append(frozenset(report.labels))
 
     def close(self) -> None:
         self.closed = True
 
     @property
-    def reported(self) -> list[EventRecord]:
-        return [record for record in self.events if not record.event.rejected]
+    def reported(self) -> list[StoredEvent]:
+        return [event for event in self.events if not event.rejected]
 
 
 def eventually(condition: Callable[[], object], seconds: float = 30.0) -> None:

@@ -13,14 +13,16 @@ from hypothesis import strategies as st
 
 from driftscore import Audio
 from driftscore.errors import UsageError
-from driftscore.live.clips import AudioRing, ClipSettings, EventClips, slug, span
+from driftscore.live.clips import MAX_LENGTH_S, AudioRing, EventClips, slug, span
+
+from .scenes import stored
 
 DAY = 86_400.0
 START = datetime(2026, 11, 16, 2, 10, 3, tzinfo=UTC)
 
 
 def test_the_ring_returns_what_it_keeps_and_forgets_the_rest() -> None:
-    ring = AudioRing(100, kept_s=2.0)
+    ring = AudioRing(100, seconds=2.0)
     samples = (np.arange(1000) / 1000).astype(np.float32)
     for first in range(0, 1000, 30):
         ring.add(samples[first : first + 30])
@@ -32,11 +34,10 @@ def test_the_ring_returns_what_it_keeps_and_forgets_the_rest() -> None:
 
 @given(st.floats(0, 200), st.floats(0, 200), st.floats(0, 20))
 def test_a_clip_is_never_longer_than_asked_for(start: float, length: float, later: float) -> None:
-    settings = ClipSettings(pre_roll_s=3, longest_s=20)
     now = start + length + later
-    first, last = span(start, start + length, now, settings)
+    first, last = span(start, start + length, now, 3)
     assert first >= 0
-    assert last - first <= 20 + 1e-9
+    assert last - first <= MAX_LENGTH_S + 1e-9
     assert last <= now
     if now - start < 80:
         assert first == max(0, start - 3)
@@ -44,9 +45,8 @@ def test_a_clip_is_never_longer_than_asked_for(start: float, length: float, late
 
 def clip(folder: EventClips, label: str, id: int, day: int = 16) -> str:
     start = START.replace(day=day)
-    return folder.write(
-        Audio(np.zeros(100, np.float32), 16_000), source="yard", label=label, start=start, id=id
-    )
+    event = stored(id, label, "yard", start=start)
+    return folder.write(Audio(np.zeros(100, np.float32), 16_000), event)
 
 
 def test_a_clip_is_a_private_flac_in_the_folder_of_its_day(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_a_clip_is_a_private_flac_in_the_folder_of_its_day(tmp_path: Path) -> No
 
 
 def test_old_clips_are_deleted_and_nothing_else(tmp_path: Path) -> None:
-    folder = EventClips(str(tmp_path), ClipSettings(keep_days=7))
+    folder = EventClips(str(tmp_path), keep_days=7)
     old, new = clip(folder, "dog bark", 1, day=1), clip(folder, "dog bark", 2)
     strangers = [
         tmp_path / "notes.txt", tmp_path / "2026-11-01" / "holiday.flac",
@@ -83,7 +83,7 @@ def test_old_clips_are_deleted_and_nothing_else(tmp_path: Path) -> None:
 def test_a_full_disk_deletes_the_oldest_but_keeps_some_of_each_label(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = EventClips(str(tmp_path), ClipSettings(disk_share=0.8))
+    folder = EventClips(str(tmp_path), disk_share=0.8)
     many = [clip(folder, "dog bark", n, day=1 + n) for n in range(15)]
     few = [clip(folder, "siren", n, day=1 + n) for n in range(3)]
     monkeypatch.setattr("driftscore.live.clips.disk_share", lambda _: 0.9)
@@ -96,7 +96,7 @@ def test_a_full_disk_deletes_the_oldest_but_keeps_some_of_each_label(
 
 
 def test_clips_are_looked_through_seldom(tmp_path: Path) -> None:
-    folder = EventClips(str(tmp_path), ClipSettings(keep_days=1))
+    folder = EventClips(str(tmp_path), keep_days=1)
     folder.tidy()
     old = clip(folder, "dog bark", 1)
     os.utime(tmp_path / old, (0, 0))
@@ -104,11 +104,10 @@ def test_clips_are_looked_through_seldom(tmp_path: Path) -> None:
     assert folder.tidy(now=time.time()) == 1
 
 
-@pytest.mark.parametrize("wrong", [{"pre_roll_s": -1}, {"longest_s": 500}, {"disk_share": 2.0},
-                                   {"keep_days": 0.0}])  # fmt: skip
-def test_settings_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
+@pytest.mark.parametrize("wrong", [{"pre_roll_s": -1}, {"disk_share": 2.0}, {"keep_days": 0.0}])
+def test_settings_that_make_no_sense_are_refused(tmp_path: Path, wrong: dict[str, float]) -> None:
     with pytest.raises(UsageError):
-        ClipSettings(**wrong)
+        EventClips(str(tmp_path), **wrong)
 
 
 def test_a_slug_is_ascii() -> None:

@@ -6,29 +6,18 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import typer
 
-from driftscore.cli.listen import app as listen_app
-from driftscore.cli.serve import serve
+from driftscore.cli.app import all_commands
+from driftscore.events.watchlist import WatchList
 from driftscore.live.listener import JOIN_S
-from driftscore.watchlist import WatchList
 from tests.conftest import PROJECT
 
 DEPLOY = PROJECT / "deploy"
 
 
-def serve_app() -> typer.Typer:
-    app = typer.Typer()
-    app.command()(serve)
-    return app
-
-
-COMMANDS = {"listen": listen_app, "serve": serve_app()}
-
-
 def known_options(command: str) -> set[str]:
-    found = typer.main.get_command(COMMANDS[command])
-    return {flag for p in found.params for flag in (*p.opts, *p.secondary_opts)}
+    found = all_commands()[command].params
+    return {flag for p in found for flag in (*p.opts, *p.secondary_opts)}
 
 
 @pytest.mark.parametrize(

@@ -8,22 +8,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
-from driftscore import Classifier, Event
+from driftscore import Classifier
+from driftscore.decisions.records import Words
 from driftscore.errors import UsageError
+from driftscore.events.watchlist import WatchList
 from driftscore.live.listener import Listener
-from driftscore.live.outputs.discovery import Topics, discovery, event_payload, label_slugs
-from driftscore.live.outputs.mqtt import Broker, Mqtt
-from driftscore.live.records import EventRecord
+from driftscore.live.outputs.mqtt import Mqtt, label_slugs
 from driftscore.version import __version__
-from driftscore.watchlist import WatchedLabel, WatchList
 
-from .scenes import ScriptedSource, eventually, scene, write
+from .scenes import ScriptedSource, eventually, scene, stored, write
 
 MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
 needs_broker = pytest.mark.skipif(
@@ -33,16 +34,23 @@ HOME = "driftscore/yard/mic1"
 CONFIG = "homeassistant/device/driftscore_yard_mic1/config"
 
 
+def free_port() -> int:
+    """Return a port of loopback where nothing listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 class RealBroker:
     """A mosquitto of our own on loopback, that can be stopped and started again."""
 
     def __init__(self, folder: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         self._config = folder / "mosquitto.conf"
         self._config.write_text(
-            f"listener {self.port} 127.0.0.1\nallow_anonymous true\npersistence false\n"
+            f"listener {self.port} 127.0.0.1\nallow_anonymous true\npersistence true\n"
+            f"persistence_location {folder}/\nuser root\n"
         )
         self.start()
 
@@ -69,7 +77,10 @@ class Observer:
         from paho.mqtt.enums import CallbackAPIVersion
 
         self.received: list[tuple[str, str, bool]] = []
-        self.client: Any = paho.Client(CallbackAPIVersion.VERSION2)
+        # The broker keeps what comes while this client is away.
+        self.client: Any = paho.Client(
+            CallbackAPIVersion.VERSION2, client_id="observer", clean_session=False
+        )
         self.client.on_connect = lambda client, *_: client.subscribe("#", qos=1)
         self.client.on_message = lambda _c, _d, message: self.received.append(
             (message.topic, message.payload.decode(), message.retain)
@@ -112,7 +123,7 @@ class Started:
     ) -> None:  # fmt: skip
         self.messages: list[str] = []
         self.mqtt = Mqtt(
-            Broker.parse(f"mqtt://127.0.0.1:{broker.port}"), "Yard", {"mic1"},
+            f"mqtt://127.0.0.1:{broker.port}", "Yard", {"mic1"},
             calibrated=calibrated, notify=self.messages.append,
             change_words=lambda name, text: self.listener.change_words(name, text),
         )  # fmt: skip
@@ -130,9 +141,31 @@ def quiet_scene() -> ScriptedSource:
     return ScriptedSource(scene(3, []).samples, idles=True)
 
 
-def test_discovery_is_that_of_the_documentation() -> None:
+class FakeClient(MagicMock):
+    """Stands for the client of paho; it is connected, and keeps the last message per topic."""
+
+    def messages(self) -> dict[str, Any]:
+        calls = self.publish.call_args_list
+        return {call.args[0]: call.args[1] for call in calls}
+
+
+def offline(
+    monkeypatch: pytest.MonkeyPatch, url: str = "mqtt://host", *, calibrated: bool = False
+) -> tuple[Mqtt, FakeClient]:
+    """Return an output without a broker, and the client that it uses."""
+    client = FakeClient()
+    monkeypatch.setattr("paho.mqtt.client.Client", lambda *_, **__: client)
+    mqtt = Mqtt(
+        url, "Yard", {"mic1"}, calibrated=calibrated, notify=print, change_words=lambda *_: None
+    )
+    return mqtt, client
+
+
+def test_discovery_is_that_of_the_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
     """The example of live.md, field by field (names of entities are added)."""
-    payload = discovery(Topics("yard", "mic1"), {"dog bark": "dog_bark"}, calibrated=True)
+    mqtt, client = offline(monkeypatch, calibrated=True)
+    mqtt.send(Words("mic1", WatchList.of(["dog bark"])))
+    payload = json.loads(client.messages()[CONFIG])
     components: Any = payload["components"]
     for component in components.values():
         component.pop("name")
@@ -163,18 +196,15 @@ def test_discovery_is_that_of_the_documentation() -> None:
     }  # fmt: skip
 
 
-def test_without_a_calibrated_microphone_the_level_has_no_device_class() -> None:
-    payload: Any = discovery(Topics("yard", "mic1"), {}, calibrated=False)
-    level = payload["components"]["level"]
-    assert level["unit_of_measurement"] == "dBFS"
+def test_an_event_has_the_fields_of_the_contract(monkeypatch: pytest.MonkeyPatch) -> None:
+    mqtt, client = offline(monkeypatch)
+    mqtt.send(Words("mic1", WatchList.of(["dog bark"])))
+    level = json.loads(client.messages()[CONFIG])["components"]["level"]
+    assert level["unit_of_measurement"] == "dBFS"  # without a calibrated microphone
     assert "device_class" not in level
-
-
-def test_an_event_has_the_fields_of_the_contract() -> None:
     start = datetime(2026, 11, 16, 2, 10, 3, 250_000, tzinfo=UTC)
-    event = Event("dog bark", 1.0, 5.5, 4.1, 3.0, -20.0, 3.21)
-    record = EventRecord(17, "mic1", event, start, start + timedelta(seconds=4.5))
-    assert event_payload(record, {"dog bark": "dog_bark"}) == {
+    mqtt.send(stored(17, start=start, score=4.1))
+    assert json.loads(client.messages()[f"{HOME}/event"]) == {
         "event_type": "dog_bark", "label": "dog bark", "score": 4.1,
         "start": "2026-11-16T02:10:03.250+00:00", "end": "2026-11-16T02:10:07.750+00:00",
         "duration_s": 4.5, "snr_db": 3.2, "id": "17",
@@ -190,14 +220,19 @@ def test_labels_have_different_names_in_topics() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://host", "mqtt://", "mqtt://host:99999"])
-def test_what_is_no_address_of_a_broker_is_refused(url: str) -> None:
+def test_what_is_no_address_of_a_broker_is_refused(
+    monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
     with pytest.raises(UsageError, match="mqtt://host:1883"):
-        Broker.parse(url)
+        offline(monkeypatch, url)
 
 
 def test_the_password_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DRIFTSCORE_MQTT_PASSWORD", "secret")
-    assert Broker.parse("mqtts://me@host") == Broker("host", 8883, "me", "secret", True)
+    _, client = offline(monkeypatch, "mqtts://me@host")
+    client.username_pw_set.assert_called_once_with("me", "secret")
+    client.tls_set.assert_called_once_with()
+    client.connect_async.assert_called_once_with("host", 8883, keepalive=30)
 
 
 @needs_broker
@@ -233,16 +268,15 @@ def test_within_a_cool_down_only_the_first_event_is_sent_and_the_last_one_shown(
     broker: RealBroker, observer: Observer
 ) -> None:
     mqtt = Mqtt(
-        Broker.parse(f"mqtt://127.0.0.1:{broker.port}"), "Yard", {"mic1"}, calibrated=False,
+        f"mqtt://127.0.0.1:{broker.port}", "Yard", {"mic1"}, calibrated=False,
         notify=print, change_words=lambda *_: None,
     )  # fmt: skip
-    mqtt.words("mic1", WatchList((WatchedLabel("siren"),), cooldown_s=60))
+    mqtt.send(Words("mic1", WatchList.of(["siren"])))
     eventually(lambda: observer.last("driftscore/yard/status") == "online")
     start = datetime(2026, 11, 16, 2, 10, tzinfo=UTC)
     for number in (0, 30, 90):
-        begun = start + timedelta(seconds=number)
-        event = Event("siren", number, number + 2.0, 5.0)
-        mqtt.event(EventRecord(number, "mic1", event, begun, begun + timedelta(seconds=2)))
+        event = stored(number, "siren", start=start + timedelta(seconds=number), seconds=2.0)
+        mqtt.send(replace(event, cooling=number == 30))
         last = str(number)
         eventually(lambda: json.loads(observer.last(f"{HOME}/last") or "{}").get("id") == last)  # noqa: B023
     mqtt.close()
@@ -323,3 +357,53 @@ def test_the_last_will_says_offline_after_kill_9(
         child.send_signal(signal.SIGKILL)
         child.wait(10)
     eventually(lambda: observer.last("driftscore/yard/status") == "offline")
+
+
+def publisher(port: int, messages: list[str]) -> Mqtt:
+    return Mqtt(
+        f"mqtt://127.0.0.1:{port}", "Yard", {"mic1"}, calibrated=False, notify=messages.append,
+        change_words=lambda *_: None,
+    )  # fmt: skip
+
+
+@needs_broker
+def test_events_without_a_broker_arrive_once_in_order_and_are_marked_late(
+    broker: RealBroker, observer: Observer
+) -> None:
+    messages: list[str] = []
+    mqtt = publisher(broker.port, messages)
+    eventually(lambda: observer.last("driftscore/yard/status") == "online")
+    mqtt.send(stored(1))
+    eventually(lambda: len(observer.all(f"{HOME}/event")) == 1)
+    broker.stop()
+    eventually(lambda: any("is lost" in text for text in messages))
+    for id in (2, 3, 4):
+        mqtt.send(stored(id))
+    broker.start()
+    eventually(lambda: len(observer.all(f"{HOME}/event")) >= 4)
+    mqtt.send(stored(5))
+    assert mqtt.close() == 0
+    eventually(lambda: len(observer.all(f"{HOME}/event")) >= 5)
+    events = [json.loads(text) for text in observer.all(f"{HOME}/event")]
+    assert [event["id"] for event in events] == ["1", "2", "3", "4", "5"]
+    assert [event.get("late", False) for event in events] == [False, True, True, True, False]
+    assert any("there again" in text for text in messages)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "no-such-host.invalid"])
+def test_a_broker_that_is_not_there_is_reported_at_once_and_its_events_are_counted(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("driftscore.live.outputs.mqtt.CLOSE_S", 0.5)
+    monkeypatch.setattr("driftscore.live.outputs.mqtt.MAX_QUEUED", 3)
+    messages: list[str] = []
+    mqtt = Mqtt(
+        f"mqtt://{host}:{free_port()}", "Yard", {"mic1"}, calibrated=False,
+        notify=messages.append, change_words=lambda *_: None,
+    )  # fmt: skip
+    eventually(lambda: bool(messages))
+    assert "cannot be reached: " in messages[0]
+    for id in range(5):
+        mqtt.send(stored(id + 1))
+    assert mqtt.close() == 5
+    assert len(messages) == 1

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftscore.live.meter import SoundMeter
-from driftscore.live.weighting import AWeighting, a_weighting_db, response, sections
+from driftscore.audio.levels import SoundMeter
+from driftscore.audio.weighting import AWeighting, a_weighting_db, response, sections
 
 # IEC 61672-1, table of design goals: nominal frequency, A-weighting, and the limits of class 1.
 TABLE = [

@@ -3,10 +3,9 @@
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from driftscore import Event
-from driftscore.live.records import EventRecord, LevelRecord, SourceStatus
-from driftscore.live.store import SqliteEvents
-from driftscore.watchlist import WatchList
+from driftscore.decisions.records import LevelReport, SourceStatus, StoredEvent, Words, iso
+from driftscore.decisions.store import DecisionStore
+from driftscore.events.watchlist import WatchList
 
 _DAY = (  # hour, minute, source, label, seconds, score, SNR
     (6, 12, "yard", "birds singing", 14.0, 4.8, 6.0),
@@ -27,7 +26,7 @@ _WORDS = {
 THRESHOLD = 3.0
 
 
-class DayStore(SqliteEvents):
+class DayStore(DecisionStore):
     """The store of a listener that has run since this morning; it can be made to lose verdicts."""
 
     def __init__(self, path: Path) -> None:
@@ -37,13 +36,13 @@ class DayStore(SqliteEvents):
         self.midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
         for number, (hour, minute, source, label, seconds, score, snr_db) in enumerate(_DAY, 1):
             start = self.midnight + timedelta(hours=hour, minutes=minute, seconds=3.25)
-            self.event(found(number, source, label, score, start, seconds, snr_db))
+            self.send(found(number, source, label, score, start, seconds, snr_db))
         began = self.midnight + timedelta(hours=5, minutes=58)
         for source, names in _WORDS.items():
-            self.words(source, WatchList.of(names))
-            self.status(SourceStatus(source, source != "back door", began, _why(source)))
-        self.level(LevelRecord("yard", 41.6, 44.2, 36.9, 60.0, now, True))
-        self.level(LevelRecord("street", -38.2, -33.0, -47.8, 60.0, now, False))
+            self.send(Words(source, WatchList.of(names)))
+            self.send(SourceStatus(source, source != "back door", iso(began), _why(source)))
+        self.send(LevelReport("yard", 41.6, 44.2, 36.9, "dBA", 60.0, iso(now)))
+        self.send(LevelReport("street", -38.2, -33.0, -47.8, "dBFS", 60.0, iso(now)))
 
     def review(self, event_id: int, verdict: str) -> bool:
         return not self.lost and super().review(event_id, verdict)
@@ -55,10 +54,13 @@ class DayStore(SqliteEvents):
 
 def found(
     id: int, source: str, label: str, score: float, start: datetime, seconds: float, snr_db: float
-) -> EventRecord:
+) -> StoredEvent:
     """Return an event as a listener reports it."""
-    event = Event(label, 100.0, 100.0 + seconds, score, THRESHOLD, -40.0, snr_db)
-    return EventRecord(id, source, event, start, start + timedelta(seconds=seconds))
+    start_s, offset = start.timestamp(), start.utcoffset()
+    return StoredEvent(
+        id, source, label, score, THRESHOLD, start_s, start_s + seconds,
+        round(offset.total_seconds()) if offset else 0, -40.0, snr_db,
+    )  # fmt: skip
 
 
 def _why(source: str) -> str:

@@ -7,6 +7,8 @@ import pytest
 from .conftest import Visit
 from .steps import PHONE, RANKED, WORDS, expect, move_slider, settled
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
+
 
 @pytest.mark.parametrize("visit", [{}, {"color_scheme": "dark"}, PHONE], indirect=True)
 @pytest.mark.parametrize("where", ["", "example=street&snr=-6", "tab=live"])

@@ -15,12 +15,13 @@ import soundfile
 from fastapi.testclient import TestClient
 
 from driftscore import Audio, Backbone, Classifier, Embedder, build_bank, compile_head
-from driftscore.audio import read
+from driftscore.audio.noise import add_at_snr, synthetic
+from driftscore.audio.recordings import read
+from driftscore.audio.spectrogram import BANDS, spectrogram
+from driftscore.decisions.records import Present
 from driftscore.live.clips import EventClips
-from driftscore.noise import add_at_snr, synthetic
 from driftscore.service.app import create_app
-from driftscore.service.page_live import live_view
-from driftscore.service.page_spectrogram import BANDS, spectrogram
+from driftscore.service.page import live_view
 from driftscore.service.settings import Limits, ServiceSettings
 from tests.conftest import PROJECT
 
@@ -54,8 +55,8 @@ class serving(TestClient):  # noqa: N801 (a context manager that is used like a 
         return self
 
 
-def add(client: TestClient, content: bytes, name: str = "a.wav") -> str:
-    answer = client.post("/page/clips", params={"name": name}, content=content)
+def add(client: TestClient, content: bytes) -> str:
+    answer = client.post("/page/clips", content=content)
     assert answer.status_code == 200, answer.text
     return str(answer.json()["id"])
 
@@ -103,7 +104,7 @@ def test_what_is_played_is_the_mixture_without_clipping(client: TestClient, mini
 def test_a_clip_of_a_long_recording_starts_where_it_is_loudest(client: TestClient) -> None:
     samples = 0.001 * np.random.default_rng(0).standard_normal(25 * 32_000)
     samples[14 * 32_000 : 18 * 32_000] *= 300
-    answer = client.post("/page/clips", params={"name": "x"}, content=wav(samples)).json()
+    answer = client.post("/page/clips", content=wav(samples)).json()
     assert answer["seconds"] == pytest.approx(25)
     assert 8.0 <= answer["start_s"] <= 14.0
 
@@ -174,7 +175,7 @@ def test_a_recording_that_is_gone_is_404_with_what_to_do(client: TestClient) -> 
 
 
 def test_silence_is_explained(client: TestClient) -> None:
-    answer = client.post("/page/clips", params={"name": "x"}, content=wav(np.zeros(32_000)))
+    answer = client.post("/page/clips", content=wav(np.zeros(32_000)))
     assert answer.status_code == 422
     assert "silent" in answer.json()["error"]
     samples = np.zeros(25 * 32_000)
@@ -254,7 +255,7 @@ def test_only_clips_of_a_listener_are_played(mini: Backbone, tmp_path: Path) -> 
     store, home = DayStore(tmp_path / "events.db"), tmp_path / "clips"
     folder = EventClips(str(home))
     now = datetime.now().astimezone()
-    inside = folder.write(read(SIREN), source="yard", label="siren", start=now, id=20)
+    inside = folder.write(read(SIREN), found(20, "yard", "siren", 5.0, now, 2.0, 3.0))
     (tmp_path / "secret.flac").write_bytes(b"secret")
     (home / "link.flac").symlink_to(tmp_path / "secret.flac")
     escapes = (
@@ -266,7 +267,7 @@ def test_only_clips_of_a_listener_are_played(mini: Backbone, tmp_path: Path) -> 
     )
     for number, clip in enumerate((inside, *escapes), start=20):
         record = found(number, "yard", "siren", 5.0, now, 2.0, 3.0)
-        store.event(replace(record, clip=clip))
+        store.send(replace(record, clip=clip))
     settings = ServiceSettings(backbone=Embedder(mini, text_cache=False), event_store=store)
     store.clips = home
     with serving(settings) as client:
@@ -288,8 +289,8 @@ def test_labels_of_the_last_seconds_are_recent_and_open_ones_present(tmp_path: P
         [("siren", 4.0, 20), ("siren", 5.0, 10), ("horn", 6.0, 29), ("drill", 9.0, 31)], 20
     ):
         start = noon - timedelta(seconds=ago_s)
-        store.event(found(number, "street", label, score, start, 0.0, 0.0))
-    store.active("yard", {"wind", "dog bark"})
+        store.send(found(number, "street", label, score, start, 0.0, 0.0))
+    store.send(Present("yard", {"wind", "dog bark"}))
     view = live_view(store, noon)
     sources = {source["name"]: source for source in view["sources"]}  # type: ignore[attr-defined]
     assert sources["street"]["recent"] == [("horn", 6.0), ("siren", 5.0)]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from driftscore import Backbone, build_bank
-from driftscore.service.texts import MemoryTextCache
+from driftscore.text.cache import TEXTS, MemoryTextCache
 
 
 def test_a_bank_from_the_cache_has_the_same_bits(fake: Backbone) -> None:
@@ -25,11 +25,11 @@ def test_a_label_that_is_known_is_not_encoded_again(fake: Backbone) -> None:
 
 
 def test_it_keeps_the_most_recently_used_rows() -> None:
-    cache = MemoryTextCache(most_rows=2)
-    row = np.ones((1, 4), np.float32)
-    cache.put("m", ["a"], row)
-    cache.put("m", ["b"], row)
-    assert set(cache.get("m", ["a"])) == {"a"}
-    cache.put("m", ["c"], row)
-    assert set(cache.get("m", ["a", "b", "c"])) == {"a", "c"}
-    assert cache.get("other", ["a"]) == {}
+    cache = MemoryTextCache(max_rows=2)
+    row = np.ones(4, np.float32)
+    cache.put(TEXTS, "m", {"a": row})
+    cache.put(TEXTS, "m", {"b": row})
+    assert set(cache.get(TEXTS, "m", ["a"])) == {"a"}
+    cache.put(TEXTS, "m", {"c": row})
+    assert set(cache.get(TEXTS, "m", ["a", "b", "c"])) == {"a", "c"}
+    assert cache.get(TEXTS, "other", ["a"]) == {}

@@ -66,7 +66,7 @@ def wait_until(true: Callable[[], bool], seconds: float = 20.0) -> None:
         time.sleep(0.02)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def fake_client(fake: Backbone) -> Iterator[TestClient]:
     """Return a client of a service with the fake model."""
     with serving(ServiceSettings(backbone=Embedder(fake, text_cache=False))) as client:
@@ -137,6 +137,7 @@ def silence(seconds: float, rate: int = 8000) -> Audio:
 def threaded(app: FastAPI) -> Iterator[str]:
     """Serve an application in a thread of this process, and yield its URL once it is ready."""
     listener = socket.create_server(("127.0.0.1", 0))
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)  # as `serve` does
     config = uvicorn.Config(app, http="h11", ws="none", log_level="warning", lifespan="on")
     server = uvicorn.Server(config)
     thread = Thread(target=server.run, kwargs={"sockets": [listener]})
@@ -146,7 +147,7 @@ def threaded(app: FastAPI) -> Iterator[str]:
         wait_until(lambda: server.started and not state.reason_not_ready)
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
-        state.stop()
+        state.stopping = True
         server.should_exit = True
         thread.join()
         listener.close()

@@ -1,6 +1,7 @@
 """`serve --audit`: the decisions of requests are recorded, and decided again in the same way."""
 
 import base64
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,8 +11,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from driftscore import AuditError, Backbone, Embedder
-from driftscore.audit import AuditLog, Replay, Replayer, read_entries
+from driftscore import Backbone, Embedder
+from driftscore.decisions import DecisionStore, Replay, Replayer, open_store
+from driftscore.errors import AuditError
 from driftscore.service.settings import ServiceSettings
 from tests.conftest import Run
 from tests.live.scenes import scene
@@ -22,20 +24,22 @@ WORDS = "siren, alarm clock"
 
 
 @contextmanager
-def audited(model: Backbone, folder: Path, **options: Any) -> Iterator[TestClient]:
-    log = AuditLog(folder, **options)
-    settings = ServiceSettings(backbone=Embedder(model, text_cache=False), audit=log)
+def audited(model: Backbone, path: Path, **options: Any) -> Iterator[TestClient]:
+    store = DecisionStore(path, **options)
+    settings = ServiceSettings(backbone=Embedder(model, text_cache=False), audit=store)
     with serving(settings) as client:
         yield client
 
 
-def recorded(folder: Path) -> list[dict[str, Any]]:
-    return [entry for _, entry in read_entries(folder)]
+def recorded(path: Path) -> list[dict[str, Any]]:
+    with open_store(path) as store:
+        return [json.loads(one.line) for one in store.decisions()]
 
 
-def replayed(folder: Path) -> list[Replay]:
-    replayer = Replayer(folder)
-    return [replayer.replay(entry) for entry in recorded(folder)]
+def replayed(path: Path) -> list[Replay]:
+    with open_store(path) as store:
+        replayer = Replayer(store)
+        return [replayer.replay(one) for one in store.decisions()]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +52,7 @@ def folder(
     tmp_path_factory: pytest.TempPathFactory, mini: Backbone, street: bytes
 ) -> tuple[Path, list[dict[str, Any]]]:
     """Return an audit with audio, and the answers of its requests."""
-    home = tmp_path_factory.mktemp("audit")
+    home = tmp_path_factory.mktemp("audit") / "log"
     answers = []
     with audited(mini, home, keep_audio=True) as client:
         for more in ({}, {"threshold": 1.0}, {"multi_label": True}, {"events": True}):
@@ -99,8 +103,8 @@ def test_every_request_is_decided_again_from_its_audio(
     home, _ = folder
     found = replayed(home)
     assert len(found) >= 6
-    assert all(one.same and one.from_audio for one in found), found
-    (copy,) = (home / "audio").iterdir()  # the same upload is kept once
+    assert all(one.same for one in found), found
+    (copy,) = home.with_name("log.audio").iterdir()  # the same upload is kept once
     assert copy.read_bytes() == street
 
 
@@ -115,7 +119,7 @@ def test_uploads_are_not_kept_unless_asked_for(tmp_path: Path, fake: Backbone) -
     kept = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert content[44:144] not in kept
     (found,) = replayed(tmp_path / "log")
-    assert (found.same, found.from_audio) == (True, False)
+    assert found.same is None
 
 
 def test_requests_of_hugging_face_clients_are_recorded(tmp_path: Path, fake: Backbone) -> None:
@@ -131,7 +135,7 @@ def test_requests_of_hugging_face_clients_are_recorded(tmp_path: Path, fake: Bac
     assert [entry["source"] for entry in entries] == names
     for entry in entries:
         assert entry["outcome"]["labels"] == [raw.json()[0]["label"]]
-    assert all(one.same and one.from_audio for one in replayed(tmp_path / "log"))
+    assert all(one.same for one in replayed(tmp_path / "log"))
 
 
 def test_a_request_that_fails_has_no_decision(tmp_path: Path, fake: Backbone) -> None:
@@ -140,7 +144,7 @@ def test_a_request_that_fails_has_no_decision(tmp_path: Path, fake: Backbone) ->
             answer = client.post("/v1/classify", params={"labels": WORDS}, content=content)
             assert answer.status_code in (415, 422)
     assert recorded(tmp_path / "log") == []
-    assert not (tmp_path / "log" / "audio").exists()
+    assert not (tmp_path / "log.audio").exists()
 
 
 def test_requests_at_the_same_time_do_not_mix_their_lines(tmp_path: Path, fake: Backbone) -> None:
@@ -161,8 +165,8 @@ def test_requests_at_the_same_time_do_not_mix_their_lines(tmp_path: Path, fake: 
     entries = recorded(tmp_path / "log")
     assert len(entries) == 20
     assert {entry["source"]: entry["outcome"]["labels"][0] for entry in entries} == dict(answers)
-    assert len(list((tmp_path / "log" / "audio").iterdir())) == 4
-    assert all(one.same and one.from_audio for one in replayed(tmp_path / "log"))
+    assert len(list((tmp_path / "log.audio").iterdir())) == 4
+    assert all(one.same for one in replayed(tmp_path / "log"))
 
 
 @pytest.mark.parametrize("route", ["/v1/classify?labels=a,b", "/hf?candidate_labels=a,b"])
@@ -174,7 +178,7 @@ def test_a_decision_that_cannot_be_recorded_is_not_given(
         raise AuditError(f"Cannot write {tmp_path}: No space left on device")
 
     with audited(fake, tmp_path / "log") as client:
-        monkeypatch.setattr(AuditLog, "record", fail)
+        monkeypatch.setattr(DecisionStore, "record", fail)
         answer = client.post(route, content=clip_bytes())
     assert answer.status_code == 503
     assert answer.headers["Retry-After"] == "60"
@@ -185,8 +189,8 @@ def test_a_decision_that_cannot_be_recorded_is_not_given(
 @pytest.mark.parametrize(
     ("options", "status", "words"),
     [
-        (("--audit", "{file}"), 1, "cannot be recorded: Cannot write"),
-        (("--audit-audio",), 2, "give --audit DIR"),
+        (("--audit", "{file}"), 1, "is not a store of decisions"),
+        (("--audit-audio",), 2, "give --audit FILE"),
         (("--audit", "{new}", "--audit-mb", "0"), 2, "must be positive"),
         (("--audit", "{new}", "--audit-days", "x"), 2, "--audit-days must be a number"),
     ],

@@ -17,7 +17,7 @@ from driftscore.embedder import Embedder
 from driftscore.errors import UsageError
 from driftscore.service.app import create_app
 from driftscore.service.security import CONTENT_POLICY
-from driftscore.service.server import check_exposure
+from driftscore.service.server import serve
 from driftscore.service.settings import Limits, ServiceSettings, is_loopback
 from driftscore.service.work import BusyError, WorkQueue
 from tests.conftest import Run
@@ -28,7 +28,7 @@ ASKED = {"labels": "siren,rain"}
 PATHS = ["/v1/rules", "/v1/backbones", "/metrics", "/openapi.json", "/v1/events/stream", "/nothing"]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def guarded(fake: Backbone) -> Iterator[TestClient]:
     settings = ServiceSettings(backbone=Embedder(fake, text_cache=False), token=TOKEN)
     with serving(settings, base_url="http://sounds.example") as client:
@@ -117,8 +117,7 @@ def test_an_error_that_no_one_foresaw_is_a_500_with_headers_and_without_details(
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "example.org", ""])
 def test_other_addresses_need_a_token(host: str) -> None:
     with pytest.raises(UsageError, match="--token-file"):
-        check_exposure(host, ServiceSettings())
-    check_exposure(host, ServiceSettings(token=TOKEN))
+        serve(ServiceSettings(), host=host, port=0, report=print)
     assert not is_loopback(host)
 
 
@@ -144,7 +143,7 @@ def test_the_command_refuses_what_it_cannot_serve(
             ("a token is needed", ["--host", "0.0.0.0"]),
             ("cannot be read", ["--token-file", folder / "absent"]),
             ("at least 16", ["--host", "0.0.0.0", "--token-file", folder / "short"]),
-            ("from 0 to 65535", ["--port", "70000"]),
+            ("0<=x<=65535", ["--port", "70000"]),
             ("whole number", ["--port", "http"]),
             ("must be positive", ["--max-seconds", "0"]),
             ("--max-mb must be a number", ["--max-mb", "many"]),
@@ -238,7 +237,8 @@ def test_past_the_queue_requests_are_refused_with_the_time_to_wait(
         for thread in threads:
             thread.start()
         wait_until(lambda: state.work.admitted == 2)
-        assert (state.work.running, state.work.waiting) == (1, 1)
+        assert "driftscore_running 1.0" in client.get("/metrics").text
+        assert state.work.waiting == 1
         refused = client.post("/v1/classify", params=ASKED, content=clip_bytes())
         assert refused.status_code == 503
         assert int(refused.headers["retry-after"]) >= 1
@@ -268,8 +268,6 @@ def test_work_is_counted_until_its_thread_is_done() -> None:
             await queue.run(lambda: 1 / 0)
         assert queue.admitted == 0
         queue.close()
-        with pytest.raises(BusyError, match="shutting down"):
-            await queue.run(lambda: None)
 
     asyncio.run(scenario())
 
@@ -319,15 +317,19 @@ def test_the_service_is_alive_before_it_is_ready(
         assert early.headers["retry-after"] == "1"
         release.set()
         wait_until(lambda: client.get("/readyz").status_code == 200)
-        state_of(client).stop()
+        state_of(client).stopping = True
         assert "shutting down" in client.get("/readyz").json()["error"]
+        late = client.post("/v1/classify", params=ASKED, content=clip_bytes())
+        assert (late.status_code, late.headers["retry-after"]) == (503, "1")
+        assert "shutting down; try again" in late.json()["error"]
 
 
-def test_metrics_count_answers_by_route_and_never_by_request(fake_client: TestClient) -> None:
-    fake_client.post("/v1/classify", params={"labels": "a secret word,b"}, content=clip_bytes())
-    fake_client.get("/v1/heads/AAAA")
-    fake_client.get("/some/other/path")
-    text = fake_client.get("/metrics").text
+def test_metrics_count_answers_by_route_and_never_by_request(fake: Backbone) -> None:
+    with serving(ServiceSettings(backbone=Embedder(fake, text_cache=False))) as client:
+        client.post("/v1/classify", params={"labels": "a secret word,b"}, content=clip_bytes())
+        client.get("/v1/heads/AAAA")
+        client.get("/some/other/path")
+        text = client.get("/metrics").text
     assert 'driftscore_answers_total{code="200",path="/v1/classify"} 1.0' in text
     assert 'driftscore_answers_total{code="404",path="/v1/heads/{id}"} 1.0' in text
     assert 'driftscore_answers_total{code="404",path="other"} 1.0' in text

@@ -7,12 +7,14 @@ import pytest
 
 from bench.serving import CLIENTS, Load, figures, run_load, serving
 
+pytestmark = pytest.mark.slow
+
 
 def test_many_clients_get_a_result_or_are_asked_to_come_again(tmp_path: Path) -> None:
     if not Path("/proc/self/status").exists():
         pytest.skip("the memory of the service is read from /proc, which Linux has")
     with serving(tmp_path) as (process, port):
-        load = asyncio.run(run_load(process.pid, port, clients=CLIENTS, seconds=4.0))
+        load = asyncio.run(run_load(process.pid, port, clients=CLIENTS, seconds=2.0))
     assert load.errors == 0, (load.statuses, load.broken)
     assert load.statuses[200] > 10
     assert load.statuses[503] > 10  # 34 of 64 fit into the work and the queue

@@ -1,6 +1,8 @@
 """The OpenAPI document, and whatever a client may make of it."""
 
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -10,22 +12,20 @@ from hypothesis import HealthCheck, settings
 from schemathesis.checks import CHECKS, CheckFunction
 
 from driftscore import Audio, load_backbone
+from driftscore.decisions.records import StoredEvent
+from driftscore.decisions.store import DecisionStore
 from driftscore.embedder import Embedder
 from driftscore.errors import StoreError
 from driftscore.service.app import create_app
-from driftscore.service.live import LiveEvent
 from driftscore.service.settings import ServiceSettings
 
 from .conftest import sound, threaded
 
 
-class BrokenStore:
-    """A store whose every read fails, which ends a stream at once."""
+class BrokenStore(DecisionStore):
+    """A store whose events cannot be read, which ends a stream at once."""
 
-    def newest(self) -> int:
-        return 0
-
-    def after(self, id: int, most: int) -> Sequence[LiveEvent]:
+    def after(self, id: int, limit: int) -> list[StoredEvent]:
         raise StoreError("broken on purpose")
 
 
@@ -39,9 +39,11 @@ def send_sound(context: object, value: object) -> bytes:
     return sound(Audio(np.resize(samples, 800).astype(np.float32), 8000))
 
 
+FOLDER = tempfile.TemporaryDirectory()
 APP = create_app(
     ServiceSettings(
-        backbone=Embedder(load_backbone("fake"), text_cache=False), event_store=BrokenStore()
+        backbone=Embedder(load_backbone("fake"), text_cache=False),
+        event_store=BrokenStore(Path(FOLDER.name) / "events.db"),
     )
 )
 SCHEMA = schemathesis.openapi.from_dict(APP.openapi())
@@ -58,6 +60,7 @@ def url() -> Iterator[str]:
         yield url
 
 
+@pytest.mark.slow
 @SCHEMA.parametrize()
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 def test_no_request_that_follows_the_document_breaks_the_service(

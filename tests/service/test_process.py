@@ -12,25 +12,30 @@ import httpx2 as httpx
 import pytest
 
 from driftscore import Backbone
+from driftscore.decisions.records import LevelReport, Present, StoredEvent, Words, iso
+from driftscore.decisions.store import DecisionStore
 from driftscore.embedder import Embedder
 from driftscore.errors import StoreError
-from driftscore.live.records import LevelRecord
-from driftscore.live.store import SqliteEvents
+from driftscore.events.watchlist import WatchList
 from driftscore.service import streams
 from driftscore.service.app import create_app
-from driftscore.service.live import EventLog, LiveEvent
 from driftscore.service.settings import Limits, ServiceSettings
-from driftscore.watchlist import WatchList
+from tests.conftest import Run
 
 from .conftest import TOKEN, Service, clip_bytes, started, threaded, wait_until
 
 ASKED = {"labels": "siren,rain"}
 
 
-def event(number: int, source: str = "yard") -> LiveEvent:
+def event(number: int, source: str = "yard") -> StoredEvent:
     """Return an event of a live source."""
-    start, end = "2026-11-16T02:10:03.250+01:00", "2026-11-16T02:10:07.750+01:00"
-    return LiveEvent(number, source, "Käuzchen", 4.1, start, end, 4.5)
+    start_s = datetime.fromisoformat("2026-11-16T02:10:03.250+01:00").timestamp()
+    return StoredEvent(number, source, "Käuzchen", 4.1, None, start_s, start_s + 4.5, 3600)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> DecisionStore:
+    return DecisionStore(tmp_path / "events.db")
 
 
 def messages(lines: Iterator[str]) -> Iterator[dict[str, str]]:
@@ -45,10 +50,9 @@ def messages(lines: Iterator[str]) -> Iterator[dict[str, str]]:
             fields[name] = value
 
 
-def test_live_events_arrive_as_they_are_published(fake: Backbone) -> None:
-    log = EventLog()
-    log.publish(event(1))
-    settings = ServiceSettings(backbone=Embedder(fake, text_cache=False), event_store=log)
+def test_live_events_arrive_as_they_are_published(fake: Backbone, store: DecisionStore) -> None:
+    store.send(event(1))
+    settings = ServiceSettings(backbone=Embedder(fake, text_cache=False), event_store=store)
     with (
         threaded(create_app(settings)) as url,
         httpx.stream("GET", f"{url}/v1/events/stream?source=yard", timeout=10) as answer,
@@ -57,9 +61,9 @@ def test_live_events_arrive_as_they_are_published(fake: Backbone) -> None:
         assert answer.headers["x-accel-buffering"] == "no"
         found = messages(answer.iter_lines())
         assert next(found) == {"retry": "3000"}
-        time.sleep(0.6)  # the stream is at the end of the log by now: what was before is past
-        log.publish(event(2, source="attic"))
-        log.publish(event(3))
+        time.sleep(0.6)  # the stream is at the end of the store by now: what was before is past
+        store.send(event(2, source="attic"))
+        store.send(event(3))
         got = next(found)
         assert (got["id"], got["event"]) == ("3", "sound")
         assert json.loads(got["data"])["label"] == "Käuzchen"
@@ -67,11 +71,10 @@ def test_live_events_arrive_as_they_are_published(fake: Backbone) -> None:
 
 
 def test_what_sources_do_is_sent_at_the_start_and_when_it_changes(
-    fake: Backbone, tmp_path: Path
+    fake: Backbone, store: DecisionStore
 ) -> None:
-    store = SqliteEvents(tmp_path / "events.db")
     for name in ("attic", "yard"):
-        store.words(name, WatchList.of(["siren"]))
+        store.send(Words(name, WatchList.of(["siren"])))
     settings = ServiceSettings(backbone=Embedder(fake, text_cache=False), event_store=store)
     with (
         threaded(create_app(settings)) as url,
@@ -84,20 +87,21 @@ def test_what_sources_do_is_sent_at_the_start_and_when_it_changes(
         assert "id" not in first  # Last-Event-ID stays that of an event
         state = json.loads(first["data"])
         assert (state["name"], state["online"], state["level"]) == ("yard", False, None)
-        store.active("attic", {"siren"})
-        store.active("yard", {"siren"})
+        store.send(Present("attic", {"siren"}))
+        store.send(Present("yard", {"siren"}))
         assert json.loads(next(found)["data"])["present"] == ["siren"]
-        now = datetime.now().astimezone()
-        store.level(LevelRecord("yard", 41.0, 44.0, 37.0, 60.0, now, True))
+        now = iso(datetime.now().astimezone())
+        store.send(LevelReport("yard", 41.0, 44.0, 37.0, "dBA", 60.0, now))
         level = json.loads(next(found)["data"])["level"]
         assert (level["laeq"], level["unit"]) == (41.0, "dBA")
 
 
-def test_a_client_that_was_away_continues_where_it_was(fake: Backbone) -> None:
-    log = EventLog()
+def test_a_client_that_was_away_continues_where_it_was(
+    fake: Backbone, store: DecisionStore
+) -> None:
     for number in range(1, 500):
-        log.publish(event(number))
-    settings = ServiceSettings(backbone=Embedder(fake, text_cache=False), event_store=log)
+        store.send(event(number))
+    settings = ServiceSettings(backbone=Embedder(fake, text_cache=False), event_store=store)
     headers = {"Last-Event-ID": "7"}
     with (
         threaded(create_app(settings)) as url,
@@ -129,26 +133,17 @@ def test_streams_are_bounded_and_free_their_place(
         wait_until(lambda: state.subscribers == 0)
 
 
-def test_a_store_that_fails_ends_the_stream_with_its_reason(fake: Backbone) -> None:
-    class Broken(EventLog):
-        def after(self, id: int, most: int) -> list[LiveEvent]:
+def test_a_store_that_fails_ends_the_stream_with_its_reason(fake: Backbone, tmp_path: Path) -> None:
+    class Broken(DecisionStore):
+        def after(self, id: int, limit: int) -> list[StoredEvent]:
             raise StoreError("the disk is gone")
 
-    settings = ServiceSettings(backbone=Embedder(fake, text_cache=False), event_store=Broken())
+    store = Broken(tmp_path / "events.db")
+    settings = ServiceSettings(backbone=Embedder(fake, text_cache=False), event_store=store)
     with threaded(create_app(settings)) as url:
         found = list(messages(iter(httpx.get(f"{url}/v1/events/stream").text.splitlines())))
     assert found[1]["event"] == "problem"
     assert "the disk is gone" in found[1]["data"]
-
-
-def test_a_log_keeps_the_latest_events() -> None:
-    log = EventLog(size=3)
-    assert (log.newest(), log.after(0, 10)) == (0, [])
-    for number in (1, 2, 4, 9):
-        log.publish(event(number))
-    assert log.newest() == 9
-    assert [one.id for one in log.after(0, 10)] == [2, 4, 9]
-    assert [one.id for one in log.after(2, 1)] == [4]
 
 
 @pytest.fixture(scope="module")
@@ -193,50 +188,41 @@ def test_sigterm_ends_streams_answers_what_is_in_work_and_exits_with_0(
         assert service.process.stderr.read().splitlines() == ["stopped"]
 
 
-def test_kill_9_loses_nothing_but_the_request_in_hand(cache: dict[str, str]) -> None:
-    clip = clip_bytes()
-    with (
-        started(env=cache) as service,
-        httpx.Client(base_url=service.url, timeout=60) as client,
-    ):
-        wait_until_ready(service, client)
-        asked = {"labels": ["siren", "rain"], "rule": "das", "settings": {"beta": 0.3}}
-        made = client.post("/v1/heads", json=asked).json()
-        query = {"head": made["id"]}
-        before = client.post("/v1/classify", params=query, content=clip).json()
-        service.process.send_signal(signal.SIGKILL)
-        service.process.wait()
-    with (
-        started(env=cache) as service,
-        httpx.Client(base_url=service.url, timeout=60) as client,
-    ):
-        wait_until_ready(service, client)
-        assert client.post("/v1/classify", params=query, content=clip).json() == before
-        assert client.get(f"/v1/heads/{made['id']}").json()["rule"] == "das"
+def test_kill_9_loses_nothing_but_the_request_in_hand_and_the_cache_stays_empty(
+    cache: dict[str, str],
+) -> None:
+    clip, folder = clip_bytes(), Path(cache["DRIFTSCORE_CACHE"])
+    before, answers = sorted(folder.rglob("*")), []
+    body = {"labels": ["siren", "rain"], "rule": "das", "settings": {"beta": 0.3}}
+    head_id = ""
+    for _ in range(2):
+        with (
+            started("--backbone", "fake", env=cache) as service,
+            httpx.Client(base_url=service.url, timeout=60) as client,
+        ):
+            wait_until_ready(service, client)
+            head_id = head_id or client.post("/v1/heads", json=body).json()["id"]
+            answer = client.post("/v1/classify", params={"head": head_id}, content=clip)
+            assert answer.status_code == 200
+            answers.append(answer.json())
+            assert client.get(f"/v1/heads/{head_id}").json()["rule"] == "das"
+            service.process.send_signal(signal.SIGKILL)
+            service.process.wait()
+    assert answers[0] == answers[1]
+    assert sorted(folder.rglob("*")) == before
 
 
 def test_a_token_from_a_file_or_the_environment_guards_the_process(
-    cache: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+    cache: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
-    file = tmp_path_factory.mktemp("token") / "token"
+    file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
-    options = ("--backbone", "fake", "--host", "0.0.0.0")
-    for more, env in ((("--token-file", str(file)), {}), ((), {"DRIFTSCORE_TOKEN": TOKEN})):
-        with started(*options, *more, env={**cache, **env}) as service:
-            url = f"http://127.0.0.1:{service.port}/v1/rules"
-            assert httpx.get(url).status_code == 401
-            right = {"Authorization": f"Bearer {TOKEN}"}
-            assert httpx.get(url, headers=right).status_code == 200
-
-
-def test_the_service_writes_nothing_to_the_cache(cache: dict[str, str]) -> None:
-    folder = Path(cache["DRIFTSCORE_CACHE"])
-    before = sorted(folder.rglob("*"))
-    with (
-        started("--backbone", "fake", env=cache) as service,
-        httpx.Client(base_url=service.url, timeout=60) as client,
-    ):
-        wait_until_ready(service, client)
-        answer = client.post("/v1/classify", params=ASKED, content=clip_bytes())
-        assert answer.status_code == 200
-    assert sorted(folder.rglob("*")) == before
+    options = ("--backbone", "fake", "--host", "0.0.0.0", "--token-file", str(file))
+    with started(*options, env=cache) as service:
+        url = f"http://127.0.0.1:{service.port}/v1/rules"
+        assert httpx.get(url).status_code == 401
+        right = {"Authorization": f"Bearer {TOKEN}"}
+        assert httpx.get(url, headers=right).status_code == 200
+    monkeypatch.setenv("DRIFTSCORE_TOKEN", "short")
+    status, _, err = run("serve", "--backbone", "fake", "--host", "0.0.0.0")
+    assert (status, "at least 16" in err) == (2, True)  # it is read, and is too short

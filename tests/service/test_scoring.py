@@ -10,10 +10,10 @@ import soundfile
 from fastapi.testclient import TestClient
 
 from driftscore import Audio, Backbone, Classifier
-from driftscore.audio import read
+from driftscore.audio.recordings import read
 from driftscore.embedder import Embedder
-from driftscore.events import Detection
-from driftscore.service.heads import check_rule, servable_rules
+from driftscore.events.tracking import Detection
+from driftscore.service.heads import HeadSpec, servable_rules
 from driftscore.service.settings import Limits, ServiceSettings
 from tests.conftest import PROJECT, noise_clip
 
@@ -21,6 +21,12 @@ from .conftest import clip_bytes, serving, silence, sound
 
 WORDS = ["siren", "rain", "dog bark"]
 ASKED = {"labels": "siren, rain, dog bark"}
+
+
+@pytest.fixture(scope="module")
+def classifier(mini: Backbone) -> Classifier:
+    """Return the classifier of the library that the service has to agree with."""
+    return Classifier(WORDS, backbone=mini).fit()
 
 
 def post(client: TestClient, content: bytes, **query: str | float) -> dict[str, object]:
@@ -58,14 +64,18 @@ def scores_of(answer: dict[str, object]) -> dict[str, float]:
     ],
 )
 def test_the_same_bytes_have_the_scores_of_the_library_to_the_bit(
-    mini_client: TestClient, mini: Backbone, tmp_path: Path, name: str, options: dict[str, str]
+    mini_client: TestClient,
+    classifier: Classifier,
+    tmp_path: Path,
+    name: str,
+    options: dict[str, str],
 ) -> None:
     rng = np.random.default_rng(7)
     rate = 48_000 if name == "a.opus" else 44_100  # resampled, two windows, two channels
     stereo = 0.1 * rng.standard_normal((13 * rate, 2))
     path = tmp_path / name
     soundfile.write(path, stereo, rate, **options)
-    expected = Classifier(WORDS, backbone=mini).scores([path])[0]
+    expected = classifier.scores([path])[0]
     answer = post(mini_client, path.read_bytes())
     assert scores_of(answer) == dict(zip(WORDS, expected.tolist(), strict=True))
     assert answer["seconds"] == pytest.approx(13.0, abs=0.1)
@@ -83,13 +93,13 @@ def test_every_rule_that_is_listed_gives_the_scores_of_the_library(
 
 
 def test_silence_before_a_sound_is_part_of_the_recording(
-    mini_client: TestClient, mini: Backbone
+    mini_client: TestClient, classifier: Classifier
 ) -> None:
     quiet, loud = np.zeros(12 * 16_000, np.float32), noise_clip(4.0).samples
     content = sound(Audio(np.concatenate([quiet, loud]), 16_000))
     answer = post(mini_client, content)
     assert answer["seconds"] == pytest.approx(16.0)
-    expected = Classifier(WORDS, backbone=mini).scores([content])[0]
+    expected = classifier.scores([content])[0]
     assert scores_of(answer) == dict(zip(WORDS, expected.tolist(), strict=True))
 
 
@@ -97,8 +107,8 @@ def test_settings_preset_and_prompt_reach_the_rule(mini_client: TestClient, mini
     content = clip_bytes(3.0)
     prompts = Classifier(WORDS, backbone=mini, preset="acevedo2025")
     asked = {"rule": "das", "setting": "beta=0.7", "raw": "true"}
-    settings = {"beta": 0.7, "standardised": False}
-    expected = Classifier(WORDS, backbone=mini, rule="das", settings=settings).scores([content])
+    raw = Classifier(WORDS, backbone=mini, rule="das", settings={"beta": 0.7}, standardised=False)
+    expected = raw.scores([content])
     assert list(scores_of(post(mini_client, content, **asked)).values()) == sorted(
         expected[0].tolist(), reverse=True
     )
@@ -139,22 +149,22 @@ def test_labels_above_the_threshold_are_present_and_top_k_shortens_the_list(
 
 
 def test_without_a_threshold_several_labels_or_none_may_be_present(
-    mini_client: TestClient, mini: Backbone
+    mini_client: TestClient, mini: Backbone, classifier: Classifier
 ) -> None:
+    detector = classifier.detector()
     for name, expected in (("siren", ["siren"]), ("ticking_clock", [])):
         content = (PROJECT / "demo" / "sounds" / f"{name}.flac").read_bytes()
-        detector = Classifier(WORDS, backbone=mini).detector()
         [embedded] = detector.embedder.embed([content])
-        judged = detector.judge("", embedded.embedding)
+        judged = detector.label_or_none("", embedded.embedding)
         answer = post(mini_client, content, multi_label="true")
         assert answer["present"] == expected == ([judged.label] if judged.label else [])
     error = "needs a calibration|is told from a calibration"
-    with serving(ServiceSettings(backbone="mini", calibration="none")) as client:
+    with serving(ServiceSettings(Embedder(mini, text_cache=False), calibration="none")) as client:
         message = error_of(client, 400, content, labels="siren,rain", multi_label="true")
         assert re.search(error, message)
 
 
-def test_events_are_those_of_the_library(mini_client: TestClient, mini: Backbone) -> None:
+def test_events_are_those_of_the_library(mini_client: TestClient, classifier: Classifier) -> None:
     siren, rain = (read(PROJECT / "demo" / "sounds" / f"{n}.flac") for n in ("siren", "rain"))
     quiet = 0.001 * np.random.default_rng(0).standard_normal(15 * siren.rate)
     assert siren.rate == rain.rate
@@ -164,7 +174,7 @@ def test_events_are_those_of_the_library(mini_client: TestClient, mini: Backbone
     queries: list[dict[str, float]] = [{}, {"false_alarms": 2.0}]
     for query in queries:
         settings = Detection().changed(**query)
-        expected = list(Classifier(WORDS, backbone=mini).events(content, settings=settings))
+        expected = list(classifier.events(content, settings=settings))
         assert "siren" in [event.label for event in expected]
         listed = post(mini_client, content, events="true", **query)["events"]
         assert listed == [
@@ -261,7 +271,7 @@ def test_rules_that_need_more_recordings_are_not_offered() -> None:
     assert "das" in names
     assert not {"zs_audio", "zs_audio_oracle", "tgap", "tgap_audio"} & set(names)
     for name in names:
-        assert check_rule(name).name == name
+        assert HeadSpec(labels=("a", "b"), rule=name).checked(Limits()).rule == name
 
 
 def test_sound_that_cannot_be_used_is_refused_with_its_reason(fake_client: TestClient) -> None:

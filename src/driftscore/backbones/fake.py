@@ -6,11 +6,12 @@ fixed random projection. Similar texts and similar sounds get similar vectors, a
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
 from driftscore.backbones.protocol import Backbone, Features
-from driftscore.vectors import Matrix, Vector, unit
+from driftscore.backbones.vectors import Matrix, Vector, unit
 
 _BANDS = 32
 
@@ -22,7 +23,7 @@ class Fake(Backbone):
     runtime = "numpy; the fake model has no weights and its scores have no meaning"
 
     def __init__(
-        self, dim: int = 64, rate: int = 16_000, seconds: float = 2.0, seed: int = 0
+        self, *, dim: int = 64, rate: int = 16_000, seconds: float = 2.0, seed: int = 0
     ) -> None:
         self.dim = dim
         self.rate = rate
@@ -42,15 +43,18 @@ class Fake(Backbone):
 
     def embed_text(self, texts: Sequence[str]) -> Matrix:
         """Return one unit row per text."""
-        rows = [sum(self._word(w) for w in text.lower().split()) + self._word("") for text in texts]
-        return unit(np.stack(rows).astype(np.float32))
-
-    def _word(self, word: str) -> Vector:
-        digest = hashlib.sha256(f"{self.seed}:{word}".encode()).digest()
-        rng = np.random.default_rng(int.from_bytes(digest[:8], "little"))
-        return rng.standard_normal(self.dim, dtype=np.float32)
+        rows = np.zeros((len(texts), self.dim), np.float32)
+        for row, text in zip(rows, texts, strict=True):
+            for word in [*text.lower().split(), ""]:
+                row += _word_vector(word, self.dim, self.seed)
+        return unit(rows)
 
 
-def load(dim: int = 64, rate: int = 16_000, seconds: float = 2.0, seed: int = 0) -> Fake:
-    """Return a fake model."""
-    return Fake(dim, rate, seconds, seed)
+@lru_cache(10_000)  # texts share most of their words
+def _word_vector(word: str, dim: int, seed: int) -> Vector:
+    digest = hashlib.sha256(f"{seed}:{word}".encode()).digest()
+    rng = np.random.default_rng(int.from_bytes(digest[:8], "little"))
+    return rng.standard_normal(dim, dtype=np.float32)
+
+
+load = Fake

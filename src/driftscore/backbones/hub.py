@@ -7,22 +7,39 @@ answer), so that a machine without a network learns within seconds what to do.
 """
 
 import json
-import os
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from types import ModuleType
+from typing import Any, TypeVar
 
-from driftscore.errors import DownloadError, FormatError, UsageError
-from driftscore.reading import is_file, is_folder
+from driftscore.backbones.protocol import Named
+from driftscore.errors import DownloadError, FormatError, MismatchError, UsageError
+from driftscore.storage.files import is_file, is_folder, read_text, reading
+from driftscore.system.process import environment
 
 DEADLINE_S = 4.0
 """Seconds that the hub has to answer."""
 STALLED_S = 20.0
 """Seconds without a byte after which a download is given up."""
 Answer = TypeVar("Answer")
+Model = TypeVar("Model", bound=Named)
+ModelSettings = dict[str, Any]
+"""A JSON file of a checkpoint, such as its config."""
+_MAX_SETTINGS_BYTES = 64 * 2**20
+
+
+def settings() -> ModuleType:
+    """Return the settings of the hub's library (its cache, whether it is offline, ...).
+
+    It must be imported through this function first: it reports what it is used for otherwise.
+    """
+    with environment(HF_HUB_DISABLE_TELEMETRY="1"):
+        from huggingface_hub import constants
+
+    return constants
 
 
 def is_hub_id(spec: str) -> bool:
@@ -31,27 +48,20 @@ def is_hub_id(spec: str) -> bool:
     return spec.count("/") == 1 and not path and not (is_file(spec) or is_folder(spec))
 
 
-def cache_folder() -> Path:
-    """Return the hub's cache of models."""
-    home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface")
-    return Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
+def local_folder(name: str) -> Path | None:
+    """Return the folder called `name`, or that of a model in the hub's cache.
 
-
-def cached_folder(name: str) -> Path | None:
-    """Return the folder of a model in the hub's cache; it may lack some of its files."""
-    repository = cache_folder() / _repository(name)
-    try:
-        revision = (repository / "refs" / "main").read_text(encoding="utf-8").strip()
-    except OSError:
+    It may lack some of the model's files.
+    """
+    if is_folder(name):
+        return Path(name)
+    if not is_hub_id(name):
         return None
-    snapshot = repository / "snapshots" / revision
-    return snapshot if (snapshot / "config.json").is_file() else None
+    settings()
+    from huggingface_hub import try_to_load_from_cache
 
-
-def is_offline() -> bool:
-    """Return whether the user has told the hub's libraries to use no network."""
-    given = os.environ.get("HF_HUB_OFFLINE") or os.environ.get("TRANSFORMERS_OFFLINE") or ""
-    return given.upper() in ("1", "ON", "YES", "TRUE")
+    config = try_to_load_from_cache(name, "config.json")
+    return Path(config).parent if isinstance(config, str) else None
 
 
 def obtain(
@@ -65,73 +75,47 @@ def obtain(
     `complete` tells whether a cached folder has every file that is needed; `choose` picks those
     files from all files of the model on the hub, or raises an error if some are missing.
     """
-    if is_folder(name):
-        return Path(name)
-    cached = cached_folder(name) if is_hub_id(name) else None
-    if cached is not None and complete(cached):
-        return cached
+    folder = local_folder(name)
+    if folder is not None and (is_folder(name) or complete(folder)):
+        return folder
     if not is_hub_id(name):
         raise UsageError(f"{name} is neither a folder nor the id of a model on the hub")
-    return _download(name, choose(list_files(name)))
-
-
-def list_files(name: str) -> tuple[str, ...]:
-    """Return the names of a model's files on the hub; ask it once, with a deadline."""
-    if is_offline():
-        raise _unreachable(name, "HF_HUB_OFFLINE is set")
-    from huggingface_hub import HfApi
-
-    def ask() -> tuple[str, ...]:
-        found = HfApi().model_info(name, timeout=DEADLINE_S)
-        return tuple(file.rfilename for file in found.siblings or ())
-
-    try:
-        return _within(DEADLINE_S, ask)
-    except Exception as error:  # the classes differ between versions of the library
-        raise _failed(name, error) from error
-
-
-def _download(name: str, files: Sequence[str]) -> Path:
+    files = choose(list_files(name))
+    target = Path(settings().HF_HUB_CACHE) / f"models--{name.replace('/', '--')}"
     from huggingface_hub import hf_hub_download
-    from huggingface_hub.utils.tqdm import (
-        are_progress_bars_disabled,
-        disable_progress_bars,
-        enable_progress_bars,
-    )
-
-    shown = not are_progress_bars_disabled()
-    if not sys.stderr.isatty():
-        disable_progress_bars()
-    target = cache_folder() / _repository(name)
 
     def get_all() -> None:
         for file in files:  # `snapshot_download` has threads that keep the process alive
             hf_hub_download(name, file)
 
+    def downloaded_bytes() -> int:
+        total = 0
+        for path in target.rglob("*"):
+            with suppress(OSError):  # moved into place in the meantime
+                total += path.lstat().st_size
+        return total
+
     try:
-        _within(STALLED_S, get_all, progress=lambda: _size(target))
+        _within(STALLED_S, get_all, progress=downloaded_bytes)
     except Exception as error:
-        raise _failed(name, error) from error
-    finally:
-        if shown:
-            enable_progress_bars()
-    folder = cached_folder(name)
+        raise _not_loaded(name, error) from error
+    folder = local_folder(name)
     if folder is None:
-        raise _unreachable(name, f"no config.json arrived in {target}")
+        raise _not_loaded(name, f"no config.json arrived in {target}")
     return folder
 
 
-def _repository(name: str) -> str:
-    return f"models--{name.replace('/', '--')}"
+def list_files(name: str) -> tuple[str, ...]:
+    """Return the names of a model's files on the hub; ask it once, with a deadline."""
+    if settings().HF_HUB_OFFLINE:
+        raise _not_loaded(name, "HF_HUB_OFFLINE is set")
+    from huggingface_hub import HfApi
 
-
-def _size(folder: Path) -> int:
-    """Return the bytes that have been downloaded into a folder so far."""
-    total = 0
-    for path in folder.rglob("*"):
-        with suppress(OSError):  # moved into place in the meantime
-            total += path.lstat().st_size
-    return total
+    try:
+        info = _within(DEADLINE_S, lambda: HfApi().model_info(name, timeout=DEADLINE_S))
+    except Exception as error:  # the classes differ between versions of the library
+        raise _not_loaded(name, error) from error
+    return tuple(file.rfilename for file in info.siblings or ())
 
 
 @contextmanager
@@ -141,11 +125,9 @@ def offline_if_unreachable() -> Iterator[None]:
     For models that another library loads: what is missing then fails at once and not after
     minutes of retries.
     """
-    from huggingface_hub import constants
-
+    constants: Any = settings()
     before = constants.HF_HUB_OFFLINE
-    if not before and unreachable_reason():
-        constants.HF_HUB_OFFLINE = True
+    constants.HF_HUB_OFFLINE = bool(unreachable_reason())
     try:
         yield
     finally:
@@ -154,15 +136,15 @@ def offline_if_unreachable() -> Iterator[None]:
 
 def unreachable_reason() -> str:
     """Return why the hub does not answer; empty if it does."""
-    if is_offline():
+    constants = settings()
+    if constants.HF_HUB_OFFLINE:
         return "HF_HUB_OFFLINE is set"
-    from huggingface_hub import constants
     from huggingface_hub.utils import get_session  # type: ignore[attr-defined]
 
     try:
         _within(DEADLINE_S, lambda: get_session().head(constants.ENDPOINT, timeout=DEADLINE_S))
     except Exception as error:  # whatever the reason: the hub cannot be used
-        return (str(error).strip() or type(error).__name__).split("\n")[0]
+        return first_line(error)
     return ""
 
 
@@ -174,62 +156,63 @@ def what_to_do(name: str) -> str:
     )
 
 
+def first_line(error: Exception) -> str:
+    """Return the first line of what an error says, or its class if it says nothing."""
+    return (str(error).strip() or type(error).__name__).split("\n")[0]
+
+
 def _within(
-    seconds: float,
-    function: Callable[[], Answer],
-    *,
-    progress: Callable[[], int] | None = None,
+    seconds: float, function: Callable[[], Answer], *, progress: Callable[[], int] = lambda: 0
 ) -> Answer:
-    """Return `function()`, or raise TimeoutError after `seconds` (without progress, if given).
+    """Return `function()`, or raise TimeoutError after `seconds` without progress.
 
     The libraries' own time-outs are no help: the look-up of a name has none, and the others are
     retried for minutes.
     """
-    found: list[Answer] = []
-    failed: list[Exception] = []
+    future: Future[Answer] = Future()
 
     def run() -> None:
         try:
-            found.append(function())
+            future.set_result(function())
         except Exception as error:
-            failed.append(error)
+            future.set_exception(error)
 
-    thread = threading.Thread(target=run, daemon=True)  # it must not keep the process alive
-    thread.start()
+    threading.Thread(target=run, daemon=True).start()  # it must not keep the process alive
     before = -1
-    while progress is not None and thread.is_alive() and (now := progress()) != before:
+    while not future.done() and (now := progress()) != before:
         before = now
-        thread.join(seconds)
-    thread.join(seconds if progress is None else 0)
-    if failed:
-        raise failed[0]
-    if not found:
+        wait([future], seconds)
+    if not future.done():
         raise TimeoutError(f"no answer within {seconds:g} s")
-    return found[0]
+    return future.result()
 
 
-def _failed(name: str, error: Exception) -> DownloadError:
+def _not_loaded(name: str, reason: str | Exception) -> DownloadError:
     """Return the error that explains why the hub did not give a model."""
-    kind = type(error).__name__
+    kind = type(reason).__name__
     if kind == "GatedRepoError":
-        return DownloadError(
-            f"The model {name!r} cannot be loaded: its owner wants to be asked. Accept the terms "
-            "on its page on the hub, then run `hf auth login`"
+        why = (
+            "its owner wants to be asked. Accept the terms on its page on the hub, then run "
+            "`hf auth login`"
         )
-    if kind == "RepositoryNotFoundError":
-        return DownloadError(
-            f"The model {name!r} cannot be loaded: the hub has none of this name that you may "
-            "read. Check the spelling; for a private model run `hf auth login`"
+    elif kind == "RepositoryNotFoundError":
+        why = (
+            "the hub has none of this name that you may read. Check the spelling; for a private "
+            "model run `hf auth login`"
         )
-    reason = (str(error).strip() or kind).split("\n")[0]
-    return _unreachable(name, f"the hub does not give it ({reason})")
+    else:
+        if isinstance(reason, Exception):
+            reason = f"the hub does not give it ({first_line(reason)})"
+        why = f"it is not on this machine, and {reason}. {what_to_do(name)}"
+    return DownloadError(f"The model {name!r} cannot be loaded: {why}")
 
 
-def _unreachable(name: str, reason: str) -> DownloadError:
-    return DownloadError(
-        f"The model {name!r} cannot be loaded: it is not on this machine, and {reason}. "
-        f"{what_to_do(name)}"
-    )
+def load_again(load: Callable[[], Model], fingerprint: str) -> Model:
+    """Load a model that was pickled or copied; one that has changed meanwhile is an error."""
+    model = load()
+    if model.fingerprint != fingerprint:
+        raise MismatchError(f"{model.name} has changed since the model was loaded; load it again")
+    return model
 
 
 @contextmanager
@@ -278,11 +261,20 @@ def checkpoint_files(files: Sequence[str]) -> list[str]:
     return [file for file in files if "/" not in file and file.endswith(kinds)]
 
 
+def read_settings(path: Path) -> ModelSettings:
+    """Return the content of a JSON file of a model."""
+    written = read_text(path, "file of a model", most=_MAX_SETTINGS_BYTES)
+    with reading(path, "file of a model"):
+        content = json.loads(written)
+    if not isinstance(content, dict):
+        raise FormatError(f"{path} must be a JSON object")
+    return content
+
+
 def model_type(folder: Path) -> str | None:
     """Return what the config of a checkpoint says that it is; None if it cannot be read."""
     try:
-        content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        kind = read_settings(folder / "config.json").get("model_type")
+    except FormatError:
         return None
-    found = content.get("model_type") if isinstance(content, dict) else None
-    return found if isinstance(found, str) else None
+    return kind if isinstance(kind, str) else None

@@ -14,14 +14,16 @@ import random
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from driftscore.backbones import hub
 from driftscore.backbones.protocol import Backbone, Features
+from driftscore.backbones.vectors import Matrix, Vector, unit
 from driftscore.errors import (
     DownloadError,
     FormatError,
@@ -30,11 +32,13 @@ from driftscore.errors import (
     UsageError,
     unknown,
 )
-from driftscore.vectors import Matrix, Vector, unit
+from driftscore.system.process import environment
 
 RATE = 48_000
 SECONDS = 10.0
-_LONGEST_WINDOW_S = 30.0
+_MAX_WINDOW_S = 30.0
+MtebObject = Any
+"""An encoder or the description of a model: mteb's types are its own."""
 _TASK = "ESC50_Zeroshot"
 """The task in whose name texts and sounds are encoded: some models have a prompt per task type."""
 
@@ -53,28 +57,46 @@ def load(
     """
     if find_spec("mteb") is None:
         raise MissingExtraError("The mteb backbone", "mteb")
-    encoder, meta = _load_encoder(name, remote_code=remote_code)
+    with environment(HF_HUB_DISABLE_TELEMETRY="1"):
+        import mteb
+
+    metas: list[Any] = list(mteb.get_model_metas(modalities=["audio", "text"]))
+    models = {str(meta.name): meta for meta in metas}
+    if name not in models:
+        raise unknown("mteb model of sound and text", name, models)
+    meta = models[name]
+    kinds = [kind for kind in meta.model_type if kind != "dense"]
+    if kinds:
+        raise UsageError(f"{name} is a {kinds[0]} model; only dense ones embed an item alone")
+    if "API" in meta.framework:
+        raise UsageError(
+            f"{name} runs behind a web service, to which your recordings would be sent; choose a "
+            "model that runs on this machine"
+        )
+    if _has_remote_code(meta.loader_kwargs) and not remote_code:
+        raise UsageError(
+            f"{name} runs code from its repository. If you trust it, load it in Python: "
+            f"load_backbone('mteb:{name}', remote_code=True)"
+        )
+    try:
+        with hub.offline_if_unreachable():
+            encoder = meta.load_model(device="cpu")
+    except ImportError as error:
+        groups = ",".join(dict.fromkeys((*(meta.extra_requirements_groups or ()), "audio")))
+        raise MissingExtraError(name, command=f"pip install 'mteb[{groups}]'") from error
+    except OSError as error:
+        reason = hub.first_line(error)
+        raise DownloadError(f"mteb cannot load {name}: {reason} {hub.what_to_do(name)}") from error
+    except Exception as error:  # each model has code of its own
+        reason = f"{type(error).__name__}: {error}".split("\n")[0]
+        raise FormatError(f"mteb cannot load {name}: {reason}") from error
     rate = rate or _stated(encoder, ("sampling_rate", "sample_rate", "target_sampling_rate"), RATE)
     if seconds is None:
         longest = _stated(encoder, ("max_audio_length_seconds", "max_audio_length_s"), SECONDS)
-        seconds = longest if longest <= _LONGEST_WINDOW_S else SECONDS
+        seconds = longest if longest <= _MAX_WINDOW_S else SECONDS
     if not (isinstance(rate, int) and rate > 0 and seconds > 0):
         raise UsageError(f"rate and seconds must be positive, got {rate} and {seconds}")
     return Mteb(encoder, meta, rate, seconds, remote_code=remote_code)
-
-
-class MtebMeta(Protocol):
-    """The part of mteb's description of a model that is used."""
-
-    name: str | None
-    revision: str | None
-
-
-class MtebEncoder(Protocol):
-    """The part of mteb's encoder protocol that is used."""
-
-    def encode(self, inputs: object, **settings: object) -> object:
-        """Return one row per item of a DataLoader: an array or a tensor."""
 
 
 class Mteb(Backbone):
@@ -82,14 +104,14 @@ class Mteb(Backbone):
 
     def __init__(
         self,
-        encoder: MtebEncoder,
-        meta: MtebMeta,
+        encoder: MtebObject,
+        meta: MtebObject,
         rate: int,
         seconds: float,
         *,
         remote_code: bool = False,
     ) -> None:
-        import mteb
+        import mteb  # `load` has imported it without telemetry
 
         self.encoder = encoder
         self.name = f"mteb:{meta.name}"
@@ -100,11 +122,21 @@ class Mteb(Backbone):
         self._task = mteb.get_task(_TASK).metadata
         self._encoding = threading.Lock()
         self.dim = int(self._encode("text", "rain").shape[0])
-        self.fingerprint = self._fingerprint(meta)
+        settings = f"{meta.name}/{meta.revision}/{version('mteb')}/{self.rate}/{self.seconds}"
+        digest = hashlib.sha256(settings.encode())
+        for where, tensor in _weights(encoder):
+            digest.update(where.encode() + tensor.tobytes())
+        self.fingerprint = f"mteb/{digest.hexdigest()}"
 
-    def __reduce__(self) -> tuple[object, tuple[str, int, float, bool, str]]:
-        name = self.name.removeprefix("mteb:")
-        return _load_again, (name, self.rate, self.seconds, self.remote_code, self.fingerprint)
+    def __reduce__(self) -> tuple[object, tuple[object, str]]:
+        again = partial(
+            load,
+            self.name.removeprefix("mteb:"),
+            rate=self.rate,
+            seconds=self.seconds,
+            remote_code=self.remote_code,
+        )
+        return hub.load_again, (again, self.fingerprint)
 
     def encode(self, features: Features) -> Vector:
         """Return the unit embedding of one window of samples."""
@@ -125,16 +157,16 @@ class Mteb(Backbone):
         """Return the unit embedding of one text or sound."""
         from torch.utils.data import DataLoader
 
-        inputs: Any = _Inputs(kind, [{kind: item}])
-        loader = DataLoader(inputs, batch_size=1, collate_fn=_collate)
+        inputs: Any = _Inputs(kind, item)
+        loader = DataLoader(inputs, batch_size=1, collate_fn=lambda _: {kind: [item]})
         with self._encoding, _fixed_randomness():
-            found: Any = self.encoder.encode(
+            output: Any = self.encoder.encode(
                 loader, task_metadata=self._task, hf_split="test", hf_subset="default",
                 batch_size=1, show_progress_bar=False,
             )  # fmt: skip
-        if hasattr(found, "detach"):
-            found = found.detach().cpu().float().numpy()
-        rows = np.asarray(found, np.float32)
+        if hasattr(output, "detach"):
+            output = output.detach().cpu().float().numpy()
+        rows = np.asarray(output, np.float32)
         if rows.ndim != 2 or len(rows) != 1 or not np.isfinite(rows).all():
             raise FormatError(
                 f"{self.name} gives an array of shape {rows.shape} for one {kind}, or numbers that "
@@ -143,32 +175,14 @@ class Mteb(Backbone):
         row: Vector = unit(rows)[0]
         return row
 
-    def _fingerprint(self, meta: MtebMeta) -> str:
-        settings = f"{meta.name}/{meta.revision}/{version('mteb')}/{self.rate}/{self.seconds}"
-        digest = hashlib.sha256(settings.encode())
-        for where, tensor in _weights(self.encoder):
-            digest.update(where.encode() + tensor.tobytes())
-        return f"mteb/{digest.hexdigest()}"
-
-
-def _load_again(name: str, rate: int, seconds: float, remote_code: bool, fingerprint: str) -> Mteb:
-    model = load(name, rate=rate, seconds=seconds, remote_code=remote_code)
-    if model.fingerprint != fingerprint:
-        raise MismatchError(f"{model.name} has changed since it was loaded; load it again")
-    return model
-
 
 class _Inputs(list[dict[str, object]]):
-    """A dataset of one column, with the attributes that mteb's encoders look at."""
+    """A dataset of one column and row, with the attributes that mteb's encoders look at."""
 
-    def __init__(self, column: str, rows: list[dict[str, object]]) -> None:
-        super().__init__(rows)
+    def __init__(self, column: str, item: object) -> None:
+        super().__init__([{column: item}])
         self.features = {column: None}
         self.column_names = [column]
-
-
-def _collate(rows: list[dict[str, object]]) -> dict[str, list[object]]:
-    return {name: [row[name] for row in rows] for name in rows[0]}
 
 
 @contextmanager
@@ -176,57 +190,16 @@ def _fixed_randomness() -> Iterator[None]:
     """Begin with the same random state whatever came before, and give the old one back."""
     import torch
 
-    before: Any = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    before: Any = random.getstate(), np.random.get_state()  # noqa: NPY002
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002
-    torch.manual_seed(0)
     try:
-        yield
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            yield
     finally:
         random.setstate(before[0])
         np.random.set_state(before[1])  # noqa: NPY002
-        torch.set_rng_state(before[2])
-
-
-def _load_encoder(name: str, *, remote_code: bool) -> tuple[Any, Any]:
-    """Return mteb's encoder of a model and its description."""
-    import mteb
-
-    metas: list[Any] = list(mteb.get_model_metas(modalities=["audio", "text"]))
-    known = {str(meta.name): meta for meta in metas}
-    if name not in known:
-        raise unknown("mteb model of sound and text", name, known)
-    meta = known[name]
-    _check_meta(meta, remote_code=remote_code)
-    try:
-        with hub.offline_if_unreachable():
-            return meta.load_model(device="cpu"), meta
-    except ImportError as error:
-        groups = ",".join(dict.fromkeys((*(meta.extra_requirements_groups or ()), "audio")))
-        raise MissingExtraError(name, command=f"pip install 'mteb[{groups}]'") from error
-    except OSError as error:
-        reason = str(error).strip().split("\n")[0]
-        raise DownloadError(f"mteb cannot load {name}: {reason} {hub.what_to_do(name)}") from error
-    except Exception as error:  # each model has code of its own
-        reason = f"{type(error).__name__}: {error}".split("\n")[0]
-        raise FormatError(f"mteb cannot load {name}: {reason}") from error
-
-
-def _check_meta(meta: Any, *, remote_code: bool) -> None:
-    """Refuse a model that is used in another way, or that is not safe to load unasked."""
-    kinds = [kind for kind in meta.model_type if kind != "dense"]
-    if kinds:
-        raise UsageError(f"{meta.name} is a {kinds[0]} model; only dense ones embed an item alone")
-    if "API" in meta.framework:
-        raise UsageError(
-            f"{meta.name} runs behind a web service, to which your recordings would be sent; "
-            "choose a model that runs on this machine"
-        )
-    if _has_remote_code(meta.loader_kwargs) and not remote_code:
-        raise UsageError(
-            f"{meta.name} runs code from its repository. If you trust it, load it in Python: "
-            f"load_backbone('mteb:{meta.name}', remote_code=True)"
-        )
 
 
 def _has_remote_code(settings: Mapping[str, Any]) -> bool:

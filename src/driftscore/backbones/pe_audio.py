@@ -15,8 +15,8 @@ import json
 import math
 import os
 import threading
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -24,22 +24,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from driftscore.audio import Samples
+from driftscore.audio.recordings import Samples
 from driftscore.backbones import hub
-from driftscore.backbones.onnx.text_batches import embed_alike
-from driftscore.backbones.onnx.tokenizer import Tokenizer
+from driftscore.backbones.onnx.sessions import embed_alike
 from driftscore.backbones.protocol import LOGIT_SCALE, Backbone, Features
-from driftscore.errors import FormatError, MismatchError, MissingExtraError, UsageError
-from driftscore.reading import is_folder
-from driftscore.vectors import Matrix, Vector, unit
+from driftscore.backbones.vectors import Matrix, Vector, unit
+from driftscore.errors import FormatError, MissingExtraError, UsageError
+from driftscore.system.process import environment
 
-KNOWN = (
-    "facebook/pe-av-small",
-    "facebook/pe-av-base",
-    "facebook/pe-av-large",
-    "facebook/pe-av-small-16-frame",
-    "facebook/pe-av-base-16-frame",
-    "facebook/pe-av-large-16-frame",
+KNOWN = tuple(
+    f"facebook/pe-av-{size}{frames}"
+    for frames in ("", "-16-frame")
+    for size in ("small", "base", "large")
 )
 DEFAULT = KNOWN[0]
 SECONDS = 10.0
@@ -47,13 +43,14 @@ SECONDS = 10.0
 _REVISION = 1
 """Part of the fingerprint; raise it whenever an embedding may change."""
 _TYPES = ("pe_audio", "pe_audio_video")
-_LONGEST, _TEXT_ROWS = 512, 4
+_TOWERS = ("text_model.", "audio_encoder.", "audio_head.", "text_audio_")
+_MAX_TOKENS, _TEXT_ROWS = 512, 4
 _RATE = 48_000
 
 
 def accepts(spec: str) -> bool:
     """Return whether `spec` is a PE-AV: a folder with its config, or one of the known hub ids."""
-    folder = Path(spec) if is_folder(spec) else hub.cached_folder(spec)
+    folder = hub.local_folder(spec)
     return spec in KNOWN if folder is None else hub.model_type(folder) in _TYPES
 
 
@@ -73,7 +70,7 @@ def load(spec: str | os.PathLike[str] = DEFAULT, *, seconds: float = SECONDS) ->
 class PeAudio(Backbone):
     """The audio and text towers of a PE-AV, in float32 on the CPU.
 
-    A pickled or copied object holds the place of the checkpoint and reads it again.
+    A pickled or copied object holds the folder of the checkpoint and reads it again.
     """
 
     runtime = "torch; PE-AV has no other runtime"
@@ -83,16 +80,40 @@ class PeAudio(Backbone):
         self.home = home.absolute()
         self.seconds = seconds
         self._model: Any = _read_model(self.home)
-        self._tokenizer: Tokenizer = _read_tokenizer(self.home)
-        self.rate, self.hop = _read_rate(self.home), math.prod(self._strides)
-        self.dim = int(self._model.config.text_config.hidden_size)
-        self.fingerprint = self._fingerprint()
+        config = self._model.config
+        try:
+            with environment(HF_HUB_DISABLE_TELEMETRY="1"):
+                from transformers import AutoTokenizer
+
+            self._tokenizer = AutoTokenizer.from_pretrained(self.home).backend_tokenizer
+        except (OSError, ValueError) as error:
+            raise FormatError(f"The tokenizer in {self.home} cannot be read: {error}") from error
+        self._tokenizer.no_padding()  # texts of one length are encoded together
+        self._tokenizer.enable_truncation(_MAX_TOKENS)
+        extractor: hub.ModelSettings = {}  # its settings have two places
+        if (self.home / "preprocessor_config.json").is_file():
+            extractor = hub.read_settings(self.home / "preprocessor_config.json")
+        elif (self.home / "processor_config.json").is_file():
+            processor = hub.read_settings(self.home / "processor_config.json")
+            extractor = processor.get("feature_extractor") or {}
+        self.rate = extractor.get("sampling_rate", _RATE)
+        if not isinstance(self.rate, int) or not 1000 <= self.rate <= 1_000_000:
+            raise FormatError(f"The sample rate in {self.home} makes no sense: {self.rate!r}")
+        self.hop = math.prod(config.audio_config.dac_config.downsampling_ratios)
+        self.dim = int(config.text_config.hidden_size)
+        front_end = f"pe_audio/{_REVISION}/{self.rate}/{self.hop}/{self.seconds}"
+        digest = hashlib.sha256(front_end.encode() + self._tokenizer.to_str().encode())
+        digest.update(json.dumps(config.to_dict(), sort_keys=True, default=str).encode())
+        for key, tensor in sorted(self._model.state_dict().items()):
+            digest.update(key.encode() + tensor.contiguous().numpy().tobytes())
+        self.fingerprint = f"pe_audio/{digest.hexdigest()}"
         scale = float(self._model.text_audio_logit_scale.detach()[0])
         self.logit_scale = scale if scale > 0 else LOGIT_SCALE
         self._encoding = threading.Lock()
 
-    def __reduce__(self) -> tuple[object, tuple[str, Path, float, str]]:
-        return _read_again, (self.name, self.home, self.seconds, self.fingerprint)
+    def __reduce__(self) -> tuple[object, tuple[object, str]]:
+        again = partial(PeAudio, self.name, self.home, self.seconds)
+        return hub.load_again, (again, self.fingerprint)
 
     def features(self, samples: Samples) -> Features:
         """Return the samples of a window, reflected at the end up to a multiple of the hop."""
@@ -135,38 +156,18 @@ class PeAudio(Backbone):
             rows: Matrix = self._model.text_audio_head(before_norm[0][:, 0]).numpy()
         return rows
 
-    @cached_property
-    def _strides(self) -> list[int]:
-        return list(self._model.config.audio_config.dac_config.downsampling_ratios)
-
-    def _fingerprint(self) -> str:
-        settings = f"pe_audio/{_REVISION}/{self.rate}/{self.hop}/{self.seconds}"
-        digest = hashlib.sha256(settings.encode() + self._tokenizer.to_str().encode())
-        digest.update(
-            json.dumps(self._model.config.to_dict(), sort_keys=True, default=str).encode()
-        )
-        for key, tensor in sorted(self._model.state_dict().items()):
-            digest.update(key.encode() + tensor.contiguous().numpy().tobytes())
-        return f"pe_audio/{digest.hexdigest()}"
-
-
-def _read_again(name: str, home: Path, seconds: float, fingerprint: str) -> PeAudio:
-    model = PeAudio(name, home, seconds)
-    if model.fingerprint != fingerprint:
-        raise MismatchError(
-            f"The checkpoint {name} has changed since the model was loaded; load it again"
-        )
-    return model
-
 
 def _read_model(home: Path) -> Any:
     """Return the model of a checkpoint in float32."""
     import torch
-    import transformers
+    from safetensors import safe_open
+
+    with environment(HF_HUB_DISABLE_TELEMETRY="1"):
+        import transformers
 
     if not hasattr(transformers, "PeAudioModel"):
         raise MissingExtraError("PE-AV", command="pip install 'transformers>=5'")
-    config = _read_json(home / "config.json")
+    config = hub.read_settings(home / "config.json")
     kind = config.get("model_type")
     if kind not in _TYPES:
         raise FormatError(f"{home} is a {kind}, not one of {', '.join(_TYPES)}")
@@ -182,69 +183,25 @@ def _read_model(home: Path) -> Any:
         settings = transformers.PeAudioConfig(
             text_config=config.get("text_config"), audio_config=audio
         )
-        tensors = _read_tensors(home)
+        tensors = {}  # of the audio and text towers, under the names of a `PeAudioModel`
+        for path in hub.weight_files(home):
+            with safe_open(path, "pt") as file:
+                for key in file.keys():  # noqa: SIM118 (it is not a mapping)
+                    name = key.removeprefix("audio_model.")
+                    if name.startswith(_TOWERS):
+                        tensors[name] = file.get_tensor(key)
+        if not tensors:
+            raise OSError("it has no model.safetensors with the weights of an audio tower")
         with hub.quiet_transformers():
             loaded: Any = transformers.PeAudioModel.from_pretrained(
                 None, config=settings, state_dict=tensors, dtype=torch.float32,
                 output_loading_info=True,
             )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
-        reason = str(error).strip().split("\n")[0]
+        reason = hub.first_line(error)
         raise FormatError(f"The PE-AV in {home} cannot be loaded: {reason}") from error
     model, report = loaded
     missing = sorted(report["missing_keys"]) + sorted(map(str, report["mismatched_keys"]))
     if missing:
         raise FormatError(f"The PE-AV in {home} lacks weights, such as {missing[0]}")
     return model.eval()
-
-
-def _read_tensors(home: Path) -> dict[str, Any]:
-    """Return the tensors of the audio and text towers under the names of a `PeAudioModel`."""
-    from safetensors import safe_open
-
-    found = {}
-    for path in hub.weight_files(home):
-        with safe_open(path, "pt") as file:
-            for key in file.keys():  # noqa: SIM118 (it is not a mapping)
-                name = key.removeprefix("audio_model.")
-                if name.startswith(("text_model.", "audio_encoder.", "audio_head.", "text_audio_")):
-                    found[name] = file.get_tensor(key)
-    if not found:
-        raise OSError("it has no model.safetensors with the weights of an audio tower")
-    return found
-
-
-def _read_tokenizer(home: Path) -> Tokenizer:
-    import transformers
-
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(home).backend_tokenizer
-    except (OSError, ValueError) as error:
-        raise FormatError(f"The tokenizer in {home} cannot be read: {error}") from error
-    tokenizer.no_padding()  # texts of one length are encoded together
-    tokenizer.enable_truncation(_LONGEST)
-    found: Tokenizer = tokenizer
-    return found
-
-
-def _read_rate(home: Path) -> int:
-    """Return the sample rate of the feature extractor's settings, which have two places."""
-    settings: Mapping[str, Any] = {}
-    if (home / "preprocessor_config.json").is_file():
-        settings = _read_json(home / "preprocessor_config.json")
-    elif (home / "processor_config.json").is_file():
-        settings = _read_json(home / "processor_config.json").get("feature_extractor") or {}
-    rate = settings.get("sampling_rate", _RATE)
-    if not isinstance(rate, int) or not 1000 <= rate <= 1_000_000:
-        raise FormatError(f"The sample rate in {home} makes no sense: {rate!r}")
-    return rate
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise FormatError(f"{path} cannot be read: {error}") from error
-    if not isinstance(content, dict):
-        raise FormatError(f"{path} must be a JSON object")
-    return content

@@ -11,22 +11,27 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from driftscore.audio import Audio, Samples, sounding_windows
-from driftscore.vectors import Matrix, Vector, unit_mean
+from driftscore.audio.recordings import Audio, Samples, sounding_windows
+from driftscore.backbones.vectors import Matrix, Vector, unit_mean
 
 Features = NDArray[np.float32]
 LOGIT_SCALE = 20.0
 """Scale of the softmax over scores, for models that were not trained with one."""
 
-
 CALIBRATIONS = Path(__file__).resolve().parent.parent / "models" / "calibrations"
 """The calibrations that come with our models."""
 
 
-def shipped_calibration(name: str) -> Path | None:
-    """Return the calibration that comes with one of our models."""
-    file = CALIBRATIONS / f"{name}.safetensors"
-    return file if file.is_file() else None
+class Named(Protocol):
+    """Anything that says which model it is, or was made by."""
+
+    @property
+    def name(self) -> str:
+        """What people call the model."""
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the model; empty if it is not known."""
 
 
 @runtime_checkable
@@ -79,7 +84,7 @@ class Backbone(Protocol):
         return np.stack(
             [
                 unit_mean(
-                    self.encode(self.features(window.audio.samples))
+                    self.encode(self.features(window.samples))
                     for window in sounding_windows(clip, rate=self.rate, seconds=self.seconds)
                 )
                 for clip in clips

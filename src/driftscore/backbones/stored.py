@@ -1,22 +1,133 @@
 """Embeddings that were computed elsewhere: by any model, in any language, on any machine.
 
-An npz with text embeddings (and clip embeddings, if there are any) takes the place of the model:
+A file with text embeddings (and clip embeddings, if there are any) takes the place of the model:
 write the texts with `driftscore prompts`, encode them where the model runs, and load the file here.
-There is no audio encoder; clip embeddings are scored with `driftscore score`.
+There is no audio encoder; clip embeddings are scored with `driftscore score`. The file is an npz
+without pickle:
+
+    texts (n), text_embeddings (n x d)     what `driftscore prompts` lists, encoded
+    files (m), audio_embeddings (m x d)    what `driftscore embed` writes
+    model                                  optional: which model made them
+
+Rows need not be unit: they are scaled when read. The fingerprint is the model's own where
+driftscore made the file, else the model's name, else unknown.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from driftscore.audio import Audio
+from driftscore.audio.recordings import Audio
 from driftscore.backbones.protocol import Backbone, Features
-from driftscore.embeddings import EmbeddingFile
-from driftscore.errors import UsageError
-from driftscore.vectors import Matrix, Vector
+from driftscore.backbones.vectors import Matrix, Vector, matrix, unit
+from driftscore.errors import FormatError, UsageError
+from driftscore.storage.checked import Text, decode
+from driftscore.storage.files import is_stream, is_url, reading, replacing
+from driftscore.storage.npz import FileArray, array_names, read_npy, read_npz, text_of, texts_of
+
+_EMPTY = np.zeros((0, 0), np.float32)
+_WHAT = "embedding file"
+_ARRAYS = ("texts", "text_embeddings", "files", "audio_embeddings", "model", "fingerprint")
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingFile:
+    """Text vectors by text, clip vectors by file, and which model made them."""
+
+    texts: tuple[str, ...] = ()
+    text_rows: Matrix = field(default_factory=lambda: _EMPTY)
+    files: tuple[str, ...] = ()
+    audio_rows: Matrix = field(default_factory=lambda: _EMPTY)
+    name: str = ""
+    fingerprint: str = ""
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the file, whole or not at all."""
+        content: dict[str, Any] = {
+            "model": np.array(self.name),
+            "fingerprint": np.array(self.fingerprint),
+        }
+        if self.texts:
+            content |= {"texts": np.array(self.texts), "text_embeddings": self.text_rows}
+        if self.files:
+            content |= {"files": np.array(self.files), "audio_embeddings": self.audio_rows}
+        is_file = is_url(path) or not is_stream(path)
+        if is_file and Path(path).suffix != ".npz":
+            raise UsageError(f"Embeddings are written as npz; name a file like {path}.npz")
+        with replacing(path) as partial, open(partial, "wb") as file:
+            np.savez(file, **content)
+
+    @staticmethod
+    def load(path: str | PathLike[str]) -> "EmbeddingFile":
+        """Read an embedding file and scale its rows to unit length.
+
+        A bare array (npy) holds clips without names; they are numbered.
+        """
+        where = Path(path)
+        if where.suffix.lower() == ".npy":
+            rows = _bare_rows(where, "array of clip embeddings", "one row per clip is wanted")
+            names = tuple(f"{where.name}[{number}]" for number in range(len(rows)))
+            return EmbeddingFile(files=names, audio_rows=rows)
+        content = read_npz(where, _ARRAYS, what=_WHAT)
+        with reading(where, _WHAT):
+            texts, text_rows = _pair(content, "texts", "text_embeddings", where)
+            decode(list(texts), list[Text], where=f"texts in {where}")
+            files, audio_rows = _pair(content, "files", "audio_embeddings", where)
+            if not texts and not files:
+                raise FormatError(
+                    f"{where} has the arrays {array_names(where, what=_WHAT)[:20]}; wanted: texts "
+                    "with text_embeddings, or files with audio_embeddings (one row each), or both"
+                )
+            name, maker = (
+                text_of(content[array], what=array) if array in content else ""
+                for array in ("model", "fingerprint")
+            )
+            return EmbeddingFile(texts, text_rows, files, audio_rows, name, maker or name)
+
+
+def load_vectors(path: str | PathLike[str], texts: tuple[str, ...]) -> EmbeddingFile:
+    """Read text vectors: by their own texts, or as one bare array in the order of `texts`."""
+    where = Path(path)
+    if where.suffix != ".npy":
+        return EmbeddingFile.load(where)
+    needed = (
+        f"`driftscore prompts` with the same options lists {len(texts)} texts, so {len(texts)} "
+        "rows are wanted, in that order"
+    )
+    rows = _bare_rows(where, "array of text embeddings", needed, count=len(texts))
+    return EmbeddingFile(texts, rows)
+
+
+def _bare_rows(where: Path, what: str, needed: str, *, count: int | None = None) -> Matrix:
+    """Return the unit rows of an npy file; `needed` says what it must have."""
+    rows = read_npy(where, what=what)
+    if rows.ndim != 2 or count not in (None, len(rows)):
+        raise FormatError(f"{where} has shape {rows.shape}; {needed}")
+    with reading(where, what):
+        return unit(matrix(rows, what="The array"), what="The array")
+
+
+def _pair(
+    content: Mapping[str, FileArray], names: str, rows: str, where: Path
+) -> tuple[tuple[str, ...], Matrix]:
+    """Return a list of names with its unit rows, or nothing if neither is there."""
+    if names not in content and rows not in content:
+        return (), _EMPTY
+    if names not in content or rows not in content:
+        raise FormatError(f"{where} has only one of {names} and {rows}; both are needed")
+    labels = texts_of(content[names], what=names)
+    vectors = matrix(content[rows], what=rows)
+    if len(labels) != len(vectors):
+        raise FormatError(
+            f"{where} has {len(labels)} {names} and {len(vectors)} rows of {rows}; "
+            "there must be one row each"
+        )
+    return labels, unit(vectors, what=rows)
 
 
 class Stored(Backbone):
@@ -34,16 +145,21 @@ class Stored(Backbone):
         self.where = where
         self.name = content.name or Path(where).name
         self.dim = int(content.text_rows.shape[1])
-        self.fingerprint = content.fingerprint or _digest(content)
+        digest = hashlib.sha256("\n".join(content.texts).encode())
+        digest.update(content.text_rows.tobytes())
+        self.fingerprint = content.fingerprint or f"stored/{digest.hexdigest()}"
         self._row = {text: row for row, text in enumerate(content.texts)}
 
     def encode(self, features: Features) -> Vector:
         """Refuse: the file has embeddings, not the model that made them."""
-        raise self._no_model()
+        raise UsageError(
+            f"{self.where} has stored embeddings and cannot embed audio; embed the clips with the "
+            "model that made them and score them with `driftscore score`"
+        )
 
     def embed_audio(self, clips: Sequence[Audio]) -> Matrix:
         """Refuse: the file has embeddings, not the model that made them."""
-        raise self._no_model()
+        return self.encode(_EMPTY)
 
     def embed_text(self, texts: Sequence[str]) -> Matrix:
         """Return the stored rows of `texts`."""
@@ -54,19 +170,6 @@ class Stored(Backbone):
                 "list them all with `driftscore prompts` and the same options"
             )
         return np.stack([self.content.text_rows[self._row[text]] for text in texts])
-
-    def _no_model(self) -> UsageError:
-        return UsageError(
-            f"{self.where} has stored embeddings and cannot embed audio; embed the clips with the "
-            "model that made them and score them with `driftscore score`"
-        )
-
-
-def _digest(content: EmbeddingFile) -> str:
-    """Return a fingerprint for the embeddings of an unknown model."""
-    digest = hashlib.sha256("\n".join(content.texts).encode())
-    digest.update(content.text_rows.tobytes())
-    return f"stored/{digest.hexdigest()}"
 
 
 def accepts(spec: str) -> bool:

@@ -1,135 +1,132 @@
-"""The typer app of all commands, and `main`, which turns errors into a sentence and a status."""
+"""The group of all commands, and `main`, which turns errors into a sentence and a status.
 
-import atexit
+A wrong option or command is one sentence that names the nearest right one.
+"""
+
 import errno
+import inspect
 import os
 import sys
-import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterable
-from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Any, NoReturn
 
-import typer
+import click
 
-from driftscore.cli.completion import prepare_completion
-from driftscore.cli.reporting import say
-from driftscore.cli.streams import discard_stdout, open_streams
-from driftscore.cli.values import PlainCommand, PlainGroup
-from driftscore.errors import DriftscoreError
-from driftscore.interrupts import STOPPED, Interrupted, interruptible
+from driftscore.cli.output import discard_stdout, open_streams, say
+from driftscore.errors import DriftscoreError, UsageError, unknown
+from driftscore.system.process import STOPPED, Interrupted, interruptible
 from driftscore.version import __version__
 
-_HELP = {"help_option_names": ["-h", "--help"]}
-_COMMANDS = {
-    "classify": "classify:classify",
-    "embed": "embed:embed",
-    "export": "embed:export",
-    "head": "heads:head",
-    "score": "heads:score",
-    "prompts": "heads:prompts",
-    "calibrate": "calibrate:calibrate",
-    "review": "review:review",
-    "doctor": "doctor:doctor",
-    "serve": "serve:serve",
-    "list": "listing:list_",
-    "completion": "completion:completion",
-    "lab": "app:lab",
-    "data": "app:data",
-    "listen": "app:listen",
-    "audit": "app:audit",
-    "cache": "cache:app",
+COMMANDS = {
+    "classify": ("classify", "Label recordings with your own words."),
+    "detect": ("detect", "Find events in long recordings: which label, from when to when."),
+    "listen": ("listen", "Report the events of microphones, streams and files, live."),
+    "serve": ("serve", "Answer requests over HTTP, and show the page."),
+    "review": ("review", "Answer whether events are right, and get thresholds."),
+    "audit": ("decisions", "Show recorded decisions, and decide them again."),
+    "embed": ("models", "Turn recordings into embeddings, to be scored later with any head."),
+    "head": ("models", "Compile labels and a rule to a head."),
+    "score": ("models", "Label stored embeddings."),
+    "prompts": ("models", "Write the exact texts that a head is made of."),
+    "calibrate": ("models", "Measure how noise moves a model's embeddings."),
+    "export": ("models", "Turn a CLAP checkpoint into ONNX, which runs without torch."),
+    "lab": ("lab", "Measure rules in noise over a grid."),
+    "data": ("data", "Download and check the datasets and noises of the lab."),
+    "list": ("listing", "Show what there is to choose from."),
+    "cache": ("listing", "Show where the caches are and how large, and clear them."),
+    "doctor": ("doctor", "Show what is installed and works, and what is missing."),
+    "completion": ("listing", "Print a script that completes words in a shell."),
 }
-"""Where each command is: a file here and a function in it, or the app of a group."""
+"""The file of each command, and what it does in one line."""
+_DETECT = "`driftscore detect` finds events in long recordings"
+_MOVED = {
+    "--timeline": _DETECT,
+    "--windows": f"{_DETECT}, and with --windows it shows the best label of each window",
+}
+_STDOUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)
+"""Errors of writing to a stream that is open; those of opening a file name it."""
 
 
-def make_app(names: Iterable[str] = tuple(_COMMANDS)) -> typer.Typer:
-    """Return the app of some commands; the files of the others are not imported."""
-    made = typer.Typer(
-        name="driftscore",
-        help="Zero-shot audio classification that keeps working in noise.",
-        no_args_is_help=True,
-        context_settings=_HELP,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-    )
-    made.callback(cls=PlainGroup)(options)
-    for name in names:
-        file, _, attribute = _COMMANDS[name].partition(":")
-        command = getattr(import_module(f"driftscore.cli.{file}"), attribute)
-        if isinstance(command, typer.Typer):
-            made.add_typer(command)
-        else:
-            settings = _PASS_ON if file == "app" else None
-            made.command(name, cls=PlainCommand, context_settings=settings)(command)
-    return made
+class Command(click.Command):
+    """A command with examples: the lines of its docstring that begin with "$ "."""
+
+    def __init__(self, name: str | None, help: str | None = None, **kwargs: Any) -> None:
+        # Of its own, not of its group: click keeps the option that it made first.
+        kwargs["context_settings"] = {"help_option_names": ["-h", "--help"], "show_default": True}
+        lines = inspect.cleandoc(help or "").splitlines()
+        text = "\n".join(line for line in lines if not line.startswith("$ "))
+        super().__init__(name, help=text.strip(), **kwargs)
+        self.examples = tuple(line[2:] for line in lines if line.startswith("$ "))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; an option that has moved is answered with where to."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.option_name not in _MOVED:
+                raise
+            instead = _MOVED[error.option_name]
+            raise UsageError(f"{error.option_name} has moved: {instead}") from None
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples."""
+        with formatter.section("Examples"):
+            for line in self.examples:
+                formatter.write(f"  {line}\n")
 
 
-if TYPE_CHECKING:
-    app: typer.Typer
-    """All commands; it imports their files, so it is made when it is asked for."""
-else:
+class Group(Command, click.Group):
+    """A group of commands; a mistyped one is answered with the nearest."""
 
-    def __getattr__(name: str) -> typer.Typer:
-        if name != "app":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return globals().setdefault(name, make_app())
+    command_class = Command
 
-
-_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-
-
-def lab(context: typer.Context) -> None:
-    """Measure rules in noise over a grid: run, status, report, export, mixes (extra: lab)."""
-    from driftscore.cli.lab import app as group  # not at the top: most commands never need it
-
-    _pass_on(group, context)
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command of the first argument."""
+        if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            raise unknown("command", args[0], self.list_commands(ctx))
+        return super().resolve_command(ctx, args)
 
 
-def data(context: typer.Context) -> None:
-    """Download and check the datasets and noise corpora that the lab uses."""
-    from driftscore.cli.data import app as group
+class LazyGroup(Group):
+    """All commands; the file of a command is imported when the command is named."""
 
-    _pass_on(group, context)
+    group_class = Group
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return list(COMMANDS)
 
-def listen(context: typer.Context) -> None:
-    """Report the events of live sources: microphones, streams and files (extras: live, mqtt)."""
-    from driftscore.cli.listen import app as group
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        if cmd_name in COMMANDS:
+            import_module(f"driftscore.cli.{COMMANDS[cmd_name][0]}")
+        return self.commands.get(cmd_name)
 
-    _pass_on(group, context)
-
-
-def audit(context: typer.Context) -> None:
-    """Show recorded decisions, and decide them again."""
-    from driftscore.cli.audit import app as group
-
-    _pass_on(group, context)
-
-
-def _pass_on(group: typer.Typer, context: typer.Context) -> None:
-    """Run a group of commands with the arguments that follow its name."""
-    name = f"driftscore {context.info_name}"
-    status: object = group(args=context.args, prog_name=name, standalone_mode=False, **_HELP)
-    if isinstance(status, int) and status:
-        raise typer.Exit(status)
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of all commands; none is imported."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
 
-def _show_version(show: bool) -> None:
-    if show:
-        print(f"driftscore {__version__}")
-        raise typer.Exit
+@click.group(cls=LazyGroup)
+@click.version_option(__version__, message="driftscore %(version)s")
+def app() -> None:
+    """Zero-shot audio classification that keeps working in noise.
+
+    $ driftscore classify recordings/ --labels "siren, dog bark, rain"
+    $ driftscore detect night.flac --labels "siren, dog bark"
+    """
 
 
-def options(
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
-    ] = False,
-) -> None:
-    """Zero-shot audio classification that keeps working in noise."""
+def all_commands() -> dict[str, click.Command]:
+    """Import every command, by its name."""
+    for file, _ in COMMANDS.values():
+        import_module(f"driftscore.cli.{file}")
+    return {name: app.commands[name] for name in COMMANDS}
 
 
 def main() -> NoReturn:
@@ -137,11 +134,40 @@ def main() -> NoReturn:
     warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
     open_streams()
     try:
-        app = _asked_for(sys.argv[1:])
         with interruptible():
-            status = _run(app)
+            try:
+                if os.environ.get("_DRIFTSCORE_COMPLETE", "").startswith("powershell"):
+                    import_module("driftscore.cli.listing")  # click itself has no PowerShell
+                status = app.main(sys.argv[1:], "driftscore", standalone_mode=False) or 0
+            except click.Abort:
+                raise
+            except click.exceptions.NoArgsIsHelpError as error:
+                error.show()
+                status = error.exit_code
+            except click.ClickException as error:
+                say(f"error: {error.format_message()}")
+                status = error.exit_code
+            except Exception as error:
+                if (
+                    isinstance(error, OSError)
+                    and error.errno in _STDOUT_ERRORS
+                    and not error.filename
+                ):
+                    raise
+                if os.environ.get("DRIFTSCORE_DEBUG"):
+                    traceback.print_exc()
+                status = getattr(error, "exit_status", 1)
+                if isinstance(error, DriftscoreError):
+                    say(f"error: {error}")
+                else:
+                    what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+                    say(
+                        f"error: unexpected {what}. This is a bug in driftscore: run it again with "
+                        "DRIFTSCORE_DEBUG=1 to see the traceback, and report it as CONTRIBUTING.md "
+                        "says"
+                    )
             sys.stdout.flush()
-    except (Interrupted, KeyboardInterrupt) as error:
+    except (Interrupted, click.Abort) as error:
         say(STOPPED)
         status = error.status if isinstance(error, Interrupted) else 130
     except OSError as error:
@@ -150,69 +176,3 @@ def main() -> NoReturn:
             say(f"error: Cannot write to stdout: {error.strerror or error}")
         status = 1
     sys.exit(status)
-
-
-def start() -> NoReturn:
-    """Run the command as a process of its own.
-
-    What is registered to be done at the end is done. The objects of the interpreter are not freed
-    one by one: the system frees them, and it would take longer than labelling a clip.
-    """
-    try:
-        main()
-    except SystemExit as end:
-        if threading.active_count() > 1:  # a thread that has something to finish
-            raise
-        atexit._run_exitfuncs()
-        with suppress(OSError, ValueError):  # `main` has reported what could not be written
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(end.code if isinstance(end.code, int) else 1)
-
-
-def _asked_for(arguments: list[str]) -> typer.Typer:
-    """Return the app of the command that is asked for, or that of all to list or suggest them."""
-    first = arguments[0] if arguments else ""
-    if first in _COMMANDS:
-        return make_app([first])
-    complete = make_app()
-    groups = [name for name, place in _COMMANDS.items() if place.startswith("app:")]
-    prepare_completion(complete, groups, _group)
-    return complete
-
-
-def _group(name: str) -> typer.Typer:
-    group: typer.Typer = import_module(f"driftscore.cli.{name}").app
-    return group
-
-
-def _run(app: Callable[[], object]) -> int:
-    """Run the command and return its exit status; raise only errors of stdout and interrupts."""
-    try:
-        app()
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
-    except Exception as error:
-        if isinstance(error, OSError) and error.errno in _STDOUT_ERRORS and not error.filename:
-            raise
-        if os.environ.get("DRIFTSCORE_DEBUG"):
-            traceback.print_exc()
-        if not isinstance(error, DriftscoreError):
-            say(unexpected(error))
-            return 1
-        say(f"error: {error}")
-        return error.exit_status
-    return 0
-
-
-_STDOUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)
-"""Errors of writing to a stream that is open; those of opening a file name it."""
-
-
-def unexpected(error: Exception) -> str:
-    """Return the line for an error that no one foresaw: what to do about it."""
-    what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    return (
-        f"error: unexpected {what}. This is a bug in driftscore: run it again with "
-        "DRIFTSCORE_DEBUG=1 to see the traceback, and report it as CONTRIBUTING.md says"
-    )

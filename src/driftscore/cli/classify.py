@@ -1,239 +1,198 @@
-"""`driftscore classify`: label recordings."""
+"""`driftscore classify`: label recordings; and the rows of results, the same keys in every row."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import chain
-from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from driftscore.audio import expand
-from driftscore.audit import AuditLog, audited_judgements, audited_results
-from driftscore.classifier import Classifier
+import click
+
 from driftscore.cli import options as take
-from driftscore.cli.groups import AuditOptions, EmbedOptions, ScoreOptions, flat
-from driftscore.cli.reporting import Tally, output, report_runtime, say, watched
-from driftscore.cli.rows import (
-    EVENT_COLUMNS,
-    EventRows,
-    compared_rows,
-    judged_rows,
-    result_rows,
-    score_title,
-    unit_of,
-    window_rows,
-)
-from driftscore.cli.timeline import EventOptions, EventView
-from driftscore.detector import Detector
-from driftscore.embedder import Embedded, Embedder
-from driftscore.engines import DEFAULT_ENGINE
+from driftscore.cli.app import app
+from driftscore.cli.output import UNITS, Tally, output, report_model, say, span_row, watched
 from driftscore.errors import UsageError
-from driftscore.files import is_url
-from driftscore.formats import DEFAULT_FORMAT, OutputRow, find_format, write_rows
-from driftscore.progress import hours_text
-from driftscore.result import ResultBlock
+from driftscore.formats import OutputRow, OutputValue, find_format, write_rows
+from driftscore.scoring.calibration import UNIT
+from driftscore.scoring.head import Head, Result
+from driftscore.scoring.rules import rule_names
+from driftscore.system.progress import hours_text
 
-EVENT_TITLE = "Events: scores and thresholds are above the recent background of the label"
+if TYPE_CHECKING:
+    from driftscore.classifier import Classifier
+    from driftscore.detector import Detector
+    from driftscore.embedder import Embedded
+
+TITLES = {True: f"Scores: {UNIT}", False: ""}
+"""The title of a table that says what its scores are, by whether they are standardised."""
 _LONG_S = 60.0
 """Recordings from this length on are better searched for events."""
 
 
-@flat
+@app.command()
+@take.files_argument
+@take.label_options
+@take.output_options
+@take.multi_option
+@take.threshold_option
+@click.option("--or-none", is_flag=True,
+              help="No label for a recording where none fits, not the nearest.")  # fmt: skip
+@take.negatives_option
+@take.rule_options
+@click.option("--compare", type=take.PluginName(rule_names), metavar="NAME",
+              help="A second rule, side by side with --rule.")  # fmt: skip
+@take.head_option
+@take.backbone_options
+@take.partial_option
+@take.cache_option
+@take.engine_option
+@take.audit_options
+@take.verbose_option
 def classify(
-    files: take.Files,
-    scores: ScoreOptions,
-    model: EmbedOptions,
-    events: EventOptions,
-    auditing: AuditOptions,
-    head: take.HeadFile = None,
-    compare: take.Compare = None,
-    multi: take.Multi = False,
-    threshold: take.Threshold = None,
-    or_none: take.OrNone = False,
-    format: take.FormatName = DEFAULT_FORMAT,
-    out: take.Out = None,
-    verbose: take.Verbose = False,
+    files: tuple[str, ...],
+    partial: bool,
+    format: str,
+    out: str | None,
+    multi: bool,
+    threshold: float | None,
+    or_none: bool,
+    negatives: tuple[str, ...],
+    compare: str | None,
+    verbose: bool,
+    **options: Any,
 ) -> None:
-    """Label recordings with your own words."""
-    view = View(format, out, multi, or_none).checked(events, compare, threshold, head, model)
-    recordings = expand(files)
-    events.products.checked(recordings)
-    scoring = scores.scoring(labels=not head and not events.watching.watch)
-    watch = events.watching.watch_list(scoring.labels)
-    if watch is not None and scoring.labels is None:
-        scoring = replace(scoring, labels=watch.names)
-    log = opened_audit(auditing, events, compare, recordings)
-    with model.embedder() as embedder, log or nullcontext():
-        cut = take.optional_number("--threshold", threshold)
-        found = classifiers(scoring, embedder, compare, threshold=cut, head=head)
+    """Label recordings with your own words.
+
+    FILES are recordings, folders, globs or URLs.
+
+    $ driftscore classify recordings/ --labels "siren, dog bark, rain"
+    $ driftscore classify *.flac --labels-file sounds.txt --format csv --out rows.csv
+    """
+    writer = find_format(format)
+    if compare and (or_none or multi or threshold is not None or options["head"]):
+        raise UsageError(
+            "--compare sets the best labels of two rules side by side; leave out --or-none, "
+            "--multi, --threshold and --head"
+        )
+    if compare and options["audit"]:
+        raise UsageError("--compare shows scores and decides nothing; leave it out, or --audit")
+    if or_none and multi:
+        raise UsageError("--or-none reports the label that fits; leave out --multi")
+    recordings = take.list_recordings(files, partial, writer)
+    embedder = take.make_embedder(**options)
+    classifier = take.make_classifier(embedder, label_threshold=threshold, **options)
+    log = take.open_audit(recordings=recordings, **options)
+    tally = Tally(quiet=out is None and not writer.spans)
+    with embedder, log or nullcontext():
         embedder.prepare()  # while the labels are compiled
-        if events.asked or or_none:
-            detector = found[0].detector(watch, events.settings())
-            show = partial(view.show_events, detector, events, log)
+        classifiers, title = [classifier], ""
+        if or_none:
+            from driftscore.events.watchlist import WatchList  # here: most runs need no events
+
+            names = classifier.labels
+            watch = None if names is None else WatchList.of(names, negatives)
+            detector = classifier.detector(watch)
+            title = TITLES[detector.head.standardised]
+        elif compare:
+            classifiers = list(classifier.compared_with(compare))
         else:
-            show = partial(view.show, [classifier.fit() for classifier in found], log)
+            title = TITLES[classifier.fit().head_.standardised]
         if verbose:
-            report_choices(embedder, found)
-        show(recordings)
-
-
-@dataclass(frozen=True)
-class View:
-    """How the results of `classify` are shown."""
-
-    format: str
-    out: str | None
-    multi: bool
-    or_none: bool
-
-    def checked(
-        self,
-        events: EventOptions,
-        compare: str | None,
-        threshold: str | None,
-        head: Path | None,
-        model: EmbedOptions,
-    ) -> "View":
-        """Return the view; refuse an unknown format, and options that exclude each other."""
-        find_format(self.format)
-        if compare and (events.asked or self.or_none or self.multi or threshold or head):
-            raise UsageError(
-                "--compare sets the best labels of two rules side by side; leave out --timeline, "
-                "--windows, --or-none, --multi, --threshold and --head"
-            )
-        if events.asked and (self.multi or self.or_none):
-            raise UsageError(
-                "Events are reported one label per row, and only where one fits; leave out "
-                "--multi and --or-none, or --timeline"
-            )
-        if events.asked and model.engine != DEFAULT_ENGINE:
-            raise UsageError(
-                f"Events are searched on this machine; leave out --engine {model.engine}"
-            )
-        return self
-
-    def show(
-        self, classifiers: list[Classifier], log: AuditLog | None, recordings: list[str]
-    ) -> None:
-        """Write the rows of all recordings; the exit status is 1 if one of them failed."""
-        tally, longest = self._tally(), _Longest()
-        title = "" if len(classifiers) > 1 else score_title(classifiers[0].head_)
-        with output(self.out) as stream:
-            if len(classifiers) > 1:
-                embedded = watched(classifiers[0].embedder_.blocks, recordings, tally)
-                rows = compared_rows(classifiers, chain.from_iterable(embedded))
-            else:
-                blocks = watched(classifiers[0].classify_blocks, recordings, tally)
+            report_model(embedder.backbone, *classifiers)
+        with output(out) as stream:
+            if or_none or compare:
+                embedded = watched(embedder.embed, recordings, tally)
+            if or_none:
                 if log is not None:
-                    results = chain.from_iterable(blocks)
-                    audited = audited_results(log, classifiers[0], recordings, results)
-                    blocks = map(ResultBlock.of, audited)
-                rows = self._rows(classifiers[0], longest.of(blocks))
-            write_rows(rows, self.format, stream, title=title)
-        longest.advise()
-        tally.finish(len(recordings))
+                    from driftscore.decisions import audited_judgements
 
-    def show_events(
-        self,
-        detector: Detector,
-        events: EventOptions,
-        log: AuditLog | None,
-        recordings: list[str],
-    ) -> None:
-        """Write the events of all recordings, or one row for each where a label fits."""
-        tally, unit = self._tally(), unit_of(detector.head)
-        products = events.products.made(detector, recordings)
-        format = find_format(self.format)
-        view = EventView(detector, EventRows(unit, format.lengths), tally, products, log)
-        columns = EVENT_COLUMNS if events.asked else ()
-        title = score_title(detector.head)
-        with output(self.out) as stream:
-            if self.or_none:
-                blocks = watched(detector.embedder.blocks, recordings, tally)
-                embedded: Iterator[Embedded] = chain.from_iterable(blocks)
-                if log is not None:
                     embedded = audited_judgements(log, detector, recordings, embedded)
-                rows = judged_rows(detector, embedded, unit)
-            elif events.windows:
-                rows = window_rows(detector, recordings, tally)
+                rows = judged_rows(detector, embedded)
+            elif compare:
+                rows = compared_rows(classifiers, embedded)
             else:
-                rows = view.of(recordings, resume=events.resume)
-            title = EVENT_TITLE if events.asked and not events.windows else title
-            write_rows(rows, self.format, stream, title=title, columns=columns)
-        if view.interrupted is not None:
-            raise view.interrupted
-        if events.asked and not events.windows:
-            view.finish()
-        tally.finish(len(recordings))
+                results = watched(classifier.classify, recordings, tally)
+                if log is not None:
+                    from driftscore.decisions import audited_results
 
-    def _tally(self) -> Tally:
-        """Return a count of failures; it is quiet where the rows hold the errors."""
-        return Tally(quiet=self.out is None and not find_format(self.format).spans)
-
-    def _rows(self, classifier: Classifier, blocks: Iterator[ResultBlock]) -> Iterator[OutputRow]:
-        unit, spans = unit_of(classifier.head_), find_format(self.format).spans
-        return result_rows(blocks, classifier.threshold, unit, multi=self.multi, spans=spans)
-
-
-@dataclass
-class _Longest:
-    """The longest recording of a run: one label for hours of audio says little."""
-
-    source: str = ""
-    seconds: float = 0.0
-
-    def of(self, blocks: Iterator[ResultBlock]) -> Iterator[ResultBlock]:
-        """Yield blocks of results, and remember the longest recording."""
-        for block in blocks:
-            longest = max(block.seconds)
-            if longest > self.seconds:
-                self.source, self.seconds = block.sources[block.seconds.index(longest)], longest
-            yield block
-
-    def advise(self) -> None:
-        """Tell how to find events, if a recording is long."""
-        if self.seconds < _LONG_S:
-            return
+                    results = audited_results(log, classifier, recordings, results)
+                rows = result_rows(
+                    results, classifier.head_, threshold, multi=multi, spans=writer.spans
+                )
+            write_rows(rows, format, stream, title=title)
+    seconds, name = tally.longest
+    if seconds >= _LONG_S and not (or_none or compare):
         say(
-            f"{self.source} lasts {hours_text(self.seconds)}, and this is one label for all of it. "
-            "To find out what happens when, add --timeline.\n"
+            f"{name} lasts {hours_text(seconds)}, and this is one label for all of it. "
+            "To find out what happens when: driftscore detect\n"
             "Then: --false-alarms 0.1 for fewer events or 2 for more, --plot night.png for a "
             "picture, --format audacity (raven, csv, ...) --out FILE to export"
         )
+    tally.finish(len(recordings))
 
 
-def opened_audit(
-    options: AuditOptions, events: EventOptions, compare: str | None, recordings: list[str]
-) -> AuditLog | None:
-    """Open the audit log that is asked for; refuse what has no decisions, or no audio to keep."""
-    if options.audit is not None and (compare or events.windows):
-        raise UsageError(
-            "--compare and --windows show scores and decide nothing; leave them out, or --audit"
-        )
-    if options.audit_audio and (remote := next(filter(is_url, recordings), None)):
-        raise UsageError(
-            f"--audit-audio copies files of this machine, and {remote} is none; leave it out, or "
-            "download the recording first"
-        )
-    return options.log(once=events.resume)
+def result_rows(
+    results: Iterable[Result], head: Head, threshold: float | None, *, multi: bool, spans: bool
+) -> Iterator[OutputRow]:
+    """Yield one row per recording; as spans, one row for each of its labels."""
+    unit = UNITS[head.standardised]
+    for result in results:
+        row: dict[str, OutputValue] = {"file": result.source}
+        if spans:
+            scores = dict(result.ranking)
+            for label in [result.label] if threshold is None else result.above(threshold):
+                yield span_row(
+                    result.source, label, 0.0, result.seconds, scores.get(label, 0.0), unit=unit,
+                    error=result.error,
+                )  # fmt: skip
+            continue
+        if multi or threshold is not None:
+            if threshold is not None:
+                row["labels"] = result.above(threshold)
+            row["scores"] = {**dict.fromkeys(result.labels, ""), **dict(result.ranking)}
+        elif result.error:
+            row |= {"label": "", "score": "", "margin": "", "runner_up": ""}
+        else:
+            (label, score), *others = result.best_two()
+            row["label"], row["score"] = label, score
+            row["margin"] = score - others[0][1] if others else math.inf
+            row["runner_up"] = others[0][0] if others else ""
+        row["unit"], row["error"] = unit, result.error
+        yield row
 
 
-def classifiers(
-    scoring: take.ScoringOptions,
-    embedder: Embedder,
-    compare: str | None,
-    *,
-    threshold: float | None,
-    head: Path | None,
-) -> list[Classifier]:
-    """Return the classifier, and with --compare that of the other rule."""
-    classifier = scoring.classifier(embedder, threshold=threshold, head=head)
-    return list(classifier.compared_with(compare)) if compare else [classifier]
+def judged_rows(detector: "Detector", recordings: "Iterable[Embedded]") -> Iterator[OutputRow]:
+    """Yield one row per recording, without a label where none fits."""
+    for embedded in recordings:
+        if embedded.error:
+            result = Result(embedded.source, detector.watch.names, error=embedded.error)
+        else:
+            result = detector.label_or_none(embedded.source, embedded.embedding, embedded.seconds)
+        scores = dict(result.ranking)
+        others = [name for name in scores if name != result.label]
+        yield {
+            "file": result.source,
+            "label": result.label,
+            "score": scores.get(result.label, ""),
+            "nearest": others[0] if others else "",
+            "nearest_score": scores[others[0]] if others else "",
+            "unit": UNITS[detector.head.standardised],
+            "error": result.error,
+        }
 
 
-def report_choices(embedder: Embedder, classifiers: list[Classifier]) -> None:
-    """Report what the model runs in and which rules were chosen."""
-    report_runtime(embedder.backbone)
-    for classifier in classifiers:
-        if hasattr(classifier, "rule_"):
-            say(f"rule: {classifier.rule_.name} ({classifier.why_})")
+def compared_rows(
+    classifiers: "Sequence[Classifier]", recordings: "Iterable[Embedded]"
+) -> Iterator[OutputRow]:
+    """Yield the best labels of several rules side by side."""
+    for embedded in recordings:
+        row: dict[str, OutputValue] = {"file": embedded.source}
+        labels = set()
+        for classifier in classifiers:
+            result, name = Result(embedded.source), classifier.rule_.name
+            if not embedded.error:
+                head = classifier.head_
+                result = Result("", head.labels, head.scores(embedded.embedding)[0])
+            row |= {name: result.label, f"{name} margin": "" if embedded.error else result.margin}
+            labels.add(result.label)
+        same = "" if embedded.error else "yes" if len(labels) == 1 else "NO"
+        yield row | {"same": same, "error": embedded.error}

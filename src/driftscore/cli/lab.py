@@ -8,144 +8,168 @@ import sys
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
-import typer
+import click
 
 from driftscore.backbones import load_backbone
-from driftscore.cli.reporting import counted, say
-from driftscore.cli.soundscape import soundscape
+from driftscore.cli.app import app
+from driftscore.cli.options import FILE, WholeNumber, search_current_folder
+from driftscore.cli.output import counted, say
 from driftscore.errors import UsageError
-from driftscore.files import output_folder
 from driftscore.formats import OutputRow, write_rows
+from driftscore.lab.corpora.datasets import find_dataset
+from driftscore.lab.corpora.noises import find_noise
+from driftscore.lab.corpora.soundscapes.draw import Material, draw
+from driftscore.lab.corpora.soundscapes.render import write_soundscape
+from driftscore.lab.corpora.soundscapes.truth import SoundscapeRecipe, read_soundscape, truth_path
 from driftscore.lab.runs.export import export as export_rows
 from driftscore.lab.runs.grid import Grid, keys, load_grid, measure, shipped_grids
 from driftscore.lab.runs.mixes import read_mixes, write_audio, write_mixes
-from driftscore.lab.runs.runner import Outcome, missing, mixes, run
-from driftscore.lab.runs.scorings import Facts
+from driftscore.lab.runs.runner import duration, missing, mixes, run
 from driftscore.lab.runs.store import Store
-from driftscore.lab.runs.validation import check, look_ahead
+from driftscore.lab.runs.validation import check
+from driftscore.storage.files import check_output, output_folder
 
-app = typer.Typer(
-    name="lab",
-    help="Measure rules in noise, over a grid.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
+
+@app.group()
+def lab() -> None:
+    """Measure rules in noise over a grid.
+
+    $ driftscore lab run panel --plan
+    $ driftscore lab report --out report.html
+    """
+
+
+_DEFAULT = SoundscapeRecipe()
+_store = click.option(
+    "--store", "-s", type=FILE,
+    help="The folder of the results; default: $DRIFTSCORE_LAB or the cache.",
+)  # fmt: skip
+_backbones = click.option(
+    "--backbone", "-b", multiple=True, help="Use this model instead of the grid's; repeatable."
 )
-app.command()(soundscape)
-
-GridName = Annotated[
-    str, typer.Argument(metavar="GRID", help="A shipped grid (see `lab grids`) or a TOML file.")
-]
-StoreHome = Annotated[
-    Path | None,
-    typer.Option(
-        "--store", "-s", help="The folder of the results; default: $DRIFTSCORE_LAB or the cache."
-    ),
-]
-Backbones = Annotated[
-    list[str] | None,
-    typer.Option("--backbone", "-b", help="Use this model instead of the grid's; repeatable."),
-]
 
 
-@app.command("run")
+@lab.command("run")
+@click.argument("grid")
+@click.option("--workers", "-w", type=WholeNumber(1), default=1, help="Number of processes.")
+@click.option("--engine", default="local",
+              help="Where the work is done: local, ray or ray:HOST:PORT.")  # fmt: skip
+@click.option("--retry", is_flag=True, help="Also compute rows with an error again.")
+@click.option("--plan", is_flag=True, help="Only count and estimate.")
+@_backbones
+@_store
 def run_(
-    grid: GridName,
-    workers: Annotated[int, typer.Option("--workers", "-w", help="Number of processes.")] = 1,
-    engine: Annotated[
-        str, typer.Option("--engine", help="Where the work is done: local | ray.")
-    ] = "local",
-    address: Annotated[
-        str | None, typer.Option("--address", help="The address of the Ray cluster, host:port.")
-    ] = None,
-    retry: Annotated[
-        bool, typer.Option("--retry", help="Also compute rows with an error again.")
-    ] = False,
-    plan: Annotated[bool, typer.Option("--plan", help="Only count and estimate.")] = False,
-    backbone: Backbones = None,
-    store: StoreHome = None,
+    grid: str,
+    workers: int,
+    engine: str,
+    retry: bool,
+    plan: bool,
+    backbone: tuple[str, ...],
+    store: Path | None,
 ) -> None:
-    """Compute every cell of a grid that has no row yet; it can be stopped and started again."""
+    """Compute every cell of a grid that has no row yet; it can be stopped and started again.
+
+    GRID is a shipped grid (see `lab grids`) or a TOML file.
+
+    $ driftscore lab run panel --plan
+    $ driftscore lab run panel --workers 4
+    """
+    engine, _, address = engine.partition(":")
     chosen = _grid(grid, backbone)
-    if workers < 1:
-        raise UsageError(f"--workers must be at least 1, got {workers}")
     with Store(store) as opened:
+        if not plan:
+            say(f"Checking {chosen.title}")
+        facts = check(chosen, plan=plan)
+        for line in facts.corpora.values() if plan else ():
+            say(line)
+        size = measure(chosen, facts, clip_s=opened.clip_costs())
+        on = f"{workers} workers" if engine == "local" and workers > 1 else "one core"
+        say(
+            f"{counted(size.cells, 'cell')} in {counted(size.conditions, 'condition')}, "
+            f"{counted(size.clips, 'clip')} to embed, "
+            f"about {duration(size.seconds / workers)} for all of it on {on}"
+        )
         if plan:
-            ahead = look_ahead(chosen)
-            for line in ahead.found:
-                say(line)
-            say(_size(chosen, ahead.facts, opened, workers=workers, engine=engine))
-            for line in ahead.missing:
+            for line in facts.missing:
                 say(f"missing, and not counted: {line}")
             return
-        say(f"Checking {chosen.title}")
-        facts = check(chosen)
-        say(_size(chosen, facts, opened, workers=workers, engine=engine))
-        models = [part for spec in backbone or [] for part in ("--backbone", spec)]
+        models = [part for spec in backbone for part in ("--backbone", spec)]
         command = shlex.join(["driftscore", "lab", "run", grid, *models])
         blocks = [{**block.axes, "limit": block.limit} for block in chosen.blocks]
         note = {"title": chosen.title, "blocks": blocks}
         opened.put_json("grids", (chosen.name, command), note)
         outcome = run(
-            chosen, opened, workers=workers, engine=engine, address=address, retry=retry,
+            chosen, opened, workers=workers, engine=engine, address=address or None, retry=retry,
             facts=facts, report=say,
         )  # fmt: skip
         failures = len(opened.failures())
-    _print_outcome(outcome, failures)
+    for line in dict.fromkeys(outcome.notes):
+        say(f"note: {line}")
+    say(
+        f"{outcome.computed:,} rows computed, {outcome.already:,} stored before, "
+        f"{outcome.errors:,} with an error, in {outcome.seconds:.0f} s"
+    )
+    if failures:
+        say(f"{failures:,} clips could not be used in their conditions; see the report")
     if outcome.errors:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
-@app.command()
-def status(
-    grid: Annotated[
-        str | None, typer.Argument(metavar="[GRID]", help="Count the rows of this grid only.")
-    ] = None,
-    backbone: Backbones = None,
-    store: StoreHome = None,
-) -> None:
-    """Count the rows that are stored."""
+@lab.command()
+@click.argument("grid", required=False)
+@_backbones
+@_store
+def status(grid: str | None, backbone: tuple[str, ...], store: Path | None) -> None:
+    """Count the rows that are stored: all, or those of one GRID.
+
+    $ driftscore lab status
+    $ driftscore lab status panel
+    """
+    rows: list[OutputRow]
     with Store(store) as opened:
         if grid is None:
-            rows = list(opened.rows())
-            summary: OutputRow = {
+            stored, size = list(opened.rows()), 0
+            for path in opened.home.rglob("*"):
+                with suppress(OSError):  # a run removes it meanwhile
+                    size += path.stat().st_size if path.is_file() else 0
+            rows = [{
                 "store": str(opened.home),
-                "rows": len(rows),
-                "errors": sum(bool(row.error) for row in rows),
+                "rows": len(stored),
+                "errors": sum(bool(row.error) for row in stored),
                 "clips failed": len(opened.failures()),
-                "files": f"{_bytes(opened.home) / 1e6:.0f} MB",
-            }
-            write_rows([summary], "table", sys.stdout)
-            _end_with_damage(opened)
-            return
-        chosen = _grid(grid, backbone)
-        counts: dict[tuple[str, str], list[int]] = {}
-        for condition, cells, stored in missing(chosen, check(chosen), opened):
-            pair = counts.setdefault((condition.backbone, condition.dataset), [0, 0])
-            pair[0] += cells
-            pair[1] += stored
-        table: list[OutputRow] = [
-            {"backbone": model, "dataset": dataset, "cells": cells, "rows": stored}
-            for (model, dataset), (cells, stored) in counts.items()
-        ]
-        write_rows(table, "table", sys.stdout)
+                "files": f"{size / 1e6:.0f} MB",
+            }]  # fmt: skip
+        else:
+            chosen = _grid(grid, backbone)
+            counts: dict[tuple[str, str], list[int]] = {}
+            for condition, cells, done in missing(chosen, check(chosen), opened):
+                pair = counts.setdefault((condition.backbone, condition.dataset), [0, 0])
+                pair[0] += cells
+                pair[1] += done
+            rows = [
+                {"backbone": model, "dataset": dataset, "cells": cells, "rows": done}
+                for (model, dataset), (cells, done) in counts.items()
+            ]
+        write_rows(rows, "table", sys.stdout)
         _end_with_damage(opened)
 
 
-@app.command()
-def report(
-    out: Annotated[str, typer.Option("--out", "-o", help="An .html or .md file.")],
-    grid: Annotated[
-        str | None, typer.Option("--grid", help="Only the rows of this grid; default: all.")
-    ] = None,
-    backbone: Backbones = None,
-    store: StoreHome = None,
-) -> None:
-    """Write the page of tables and figures."""
+@lab.command()
+@click.option("--out", "-o", required=True, help="An .html or .md file.")
+@click.option("--grid", help="Only the rows of this grid; default: all.")
+@_backbones
+@_store
+def report(out: str, grid: str | None, backbone: tuple[str, ...], store: Path | None) -> None:
+    """Write the page of tables and figures.
+
+    $ driftscore lab report --out report.html
+    $ driftscore lab report --grid panel --out panel.md
+    """
     from driftscore.lab.report.report import write_report
 
+    check_output(out)
     with Store(store) as opened:
         only = None
         if grid is not None:
@@ -156,37 +180,54 @@ def report(
         _end_with_damage(opened)
 
 
-@app.command()
-def export(
-    path: Annotated[str, typer.Argument(help="rows.csv, rows.jsonl or rows.parquet.")],
-    store: StoreHome = None,
-) -> None:
-    """Write all rows as a flat table."""
+@lab.command()
+@click.argument("path")
+@_store
+def export(path: str, store: Path | None) -> None:
+    """Write all rows as a flat table.
+
+    PATH is rows.csv, rows.jsonl or rows.parquet.
+
+    $ driftscore lab export rows.csv
+    $ driftscore lab export rows.parquet
+    """
+    check_output(path)
     with Store(store) as opened:
         count = export_rows(opened.rows(), path)
         say(f"{count:,} rows in {path}")
         _end_with_damage(opened)
 
 
-@app.command("mixes")
-def mixes_(
-    grid: GridName,
-    out: Annotated[str, typer.Option("--out", "-o", help="The file to write, mixes.jsonl.")],
-    backbone: Backbones = None,
-) -> None:
-    """Write the record of every mix of a grid: one JSON line per clip and noisy condition."""
+@lab.command("mixes")
+@click.argument("grid")
+@click.option("--out", "-o", required=True, help="The file to write, mixes.jsonl.")
+@_backbones
+def mixes_(grid: str, out: str, backbone: tuple[str, ...]) -> None:
+    """Write the record of every mix of a grid: one JSON line per clip and noisy condition.
+
+    GRID is a shipped grid (see `lab grids`) or a TOML file.
+
+    $ driftscore lab mixes panel --out mixes.jsonl
+    $ driftscore lab mixes mine.toml --backbone mini --out mixes.jsonl
+    """
+    check_output(out)
     chosen = _grid(grid, backbone)
     rates = cache(lambda name: load_backbone(name).rate)
     count = write_mixes(mixes(chosen, check(chosen), rates), out)
     say(f"{count:,} mixes in {out}")
 
 
-@app.command()
-def rebuild(
-    file: Annotated[Path, typer.Argument(help="A file of `lab mixes`.")],
-    out: Annotated[str, typer.Option("--out", "-o", help="The folder of the wav files.")],
-) -> None:
-    """Build mixes from their records and write them as wav files; print one path per line."""
+@lab.command()
+@click.argument("file", type=FILE)
+@click.option("--out", "-o", required=True, help="The folder of the wav files.")
+def rebuild(file: Path, out: str) -> None:
+    """Build mixes from their records and write them as wav files; print one path per line.
+
+    FILE is one of `lab mixes`.
+
+    $ driftscore lab rebuild mixes.jsonl --out mixes/
+    $ driftscore lab rebuild mixes.jsonl --out mixes/ > paths.txt
+    """
     failed, folder = 0, output_folder(out)
     for saved in read_mixes(file):
         if saved.record is None:
@@ -195,65 +236,92 @@ def rebuild(
         else:
             print(write_audio(saved, folder))
     if failed:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
-@app.command()
+@lab.command()
 def grids() -> None:
-    """List the grids that come with driftscore."""
-    found = [load_grid(name) for name in shipped_grids()]
+    """List the grids that come with driftscore.
+
+    $ driftscore lab grids
+    $ driftscore lab grids > grids.txt
+    """
+    shipped = [load_grid(name) for name in shipped_grids()]
     rows: list[OutputRow] = [
-        {"grid": g.name, "cells": measure(g).cells, "what": g.title} for g in found
+        {"grid": g.name, "cells": measure(g).cells, "what": g.title} for g in shipped
     ]
     write_rows(rows, "table", sys.stdout)
 
 
-def _grid(name: str, backbones: list[str] | None) -> Grid:
-    """Return a grid, with other models instead of its own if they are given."""
-    chosen = load_grid(name)
-    return chosen.with_backbones(backbones) if backbones else chosen
+@lab.command()
+@click.argument("out", type=FILE)
+@click.option("--dataset", default="folder", help="Dataset of the events: see `data list`.")
+@click.option("--noise", default="recorded", help="Noise of the background: see `data list`.")
+@click.option("--seconds", type=float, default=_DEFAULT.seconds, help="Its length.")
+@click.option("--seed", type=int, default=_DEFAULT.seed, help="Determines all draws.")
+@click.option("--words", default=str(_DEFAULT.words),
+              help="Labels of the events, or how many to draw.")  # fmt: skip
+@click.option("--events", type=int, default=_DEFAULT.events, help="Events of the words.")
+@click.option("--others", type=int, default=_DEFAULT.others, help="Events of no word.")
+@click.option("--quiet", "quiet_s", type=float, default=_DEFAULT.quiet_s,
+              help="Seconds of one stretch without any event.")  # fmt: skip
+@click.option("--snr", "snr_db", type=(float, float), default=_DEFAULT.snr_db,
+              help="Lowest and highest SNR in dB.")  # fmt: skip
+@click.option("--rate", type=int, default=_DEFAULT.rate, help="Sample rate in Hz.")
+@click.option("--home", type=FILE, help="The folder of the dataset, if not the default.")
+@click.option("--noise-home", type=FILE, help="The folder of the noise, likewise.")
+@click.option("--from", "truth", type=FILE,
+              help="Build the soundscape of this truth again; nothing is drawn.")  # fmt: skip
+def soundscape(
+    out: Path,
+    dataset: str,
+    noise: str,
+    words: str,
+    home: Path | None,
+    noise_home: Path | None,
+    truth: Path | None,
+    **numbers: Any,
+) -> None:
+    """Write a long recording with known events, and beside it the truth as JSON.
 
+    OUT is the .flac or .wav file to write.
 
-def _size(grid: Grid, facts: Facts, store: Store, *, workers: int, engine: str) -> str:
-    """Return the size of a grid and an estimate in words."""
-    size = measure(grid, facts, clip_s=store.clip_costs())
-    on = f"{workers} workers" if engine == "local" and workers > 1 else "one core"
-    return (
-        f"{counted(size.cells, 'cell')} in {counted(size.conditions, 'condition')}, "
-        f"{counted(size.clips, 'clip')} to embed, "
-        f"about {_duration(size.seconds / workers)} for all of it on {on}"
+    $ driftscore lab soundscape night.flac --home clips --noise-home noise --words 3
+    $ driftscore lab soundscape day.flac --dataset esc50 --noise demand --words "dog, siren"
+    """
+    corpora = find_dataset(dataset, home), find_noise(noise, noise_home)
+    material = Material.of(*corpora, home=home, noise_home=noise_home)
+    if truth is not None:
+        drawn = read_soundscape(truth)
+    else:
+        labels: tuple[str, ...] | int
+        labels = tuple(part.strip() for part in words.split(",") if part.strip())
+        if words.strip().removeprefix("-").isdecimal():
+            labels = int(words)
+        elif not labels:
+            raise UsageError("--words needs labels, such as 'dog, siren', or a number")
+        drawn = draw(SoundscapeRecipe(dataset, words=labels, **numbers), material)
+    write_soundscape(drawn, out, material)
+    start, end = drawn.quiet_s
+    say(
+        f"{drawn.seconds:g} s with {len(drawn.wanted)} events of {len(drawn.words)} words and "
+        f"{len(drawn.events) - len(drawn.wanted)} others; nothing from {start:.0f} to {end:.0f} s\n"
+        f"words: {', '.join(drawn.words)}\ntruth: {truth_path(out)}"
     )
 
 
-def _duration(seconds: float) -> str:
-    """Return a time in words, in a unit that fits."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.0f} h"
+def _grid(name: str, backbones: tuple[str, ...]) -> Grid:
+    """Return a grid, with other models instead of its own if they are given.
+
+    It may name datasets and noises as "module:attribute", in a file of the current folder.
+    """
+    search_current_folder()
+    chosen = load_grid(name)
+    return chosen.with_backbones(backbones) if backbones else chosen
 
 
 def _end_with_damage(store: Store) -> None:
     """If some of the store could not be used, say so and end with status 1."""
     if store.damage:
         say(f"warning: {store.damage_in_words}")
-        raise typer.Exit(1)
-
-
-def _print_outcome(outcome: Outcome, failures: int) -> None:
-    for line in dict.fromkeys(outcome.notes):
-        say(f"note: {line}")
-    say(
-        f"{outcome.computed:,} rows computed, {outcome.already:,} stored before, "
-        f"{outcome.errors:,} with an error, in {outcome.seconds:.0f} s"
-    )
-    if failures:
-        say(f"{failures:,} clips could not be used in their conditions; see the report")
-
-
-def _bytes(folder: Path) -> int:
-    """Return the size of the files in a folder; one that a run removes meanwhile counts as none."""
-    total = 0
-    for path in folder.rglob("*"):
-        with suppress(OSError):
-            total += path.stat().st_size if path.is_file() else 0
-    return total
+        raise click.exceptions.Exit(1)

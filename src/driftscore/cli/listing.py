@@ -1,82 +1,145 @@
-"""`driftscore list`: what there is to choose from."""
+"""`driftscore list`, `cache` and `completion`: what there is to choose from, kept, completed."""
 
+import os
 import sys
-from collections.abc import Callable
-from typing import Annotated
+from importlib import import_module
 
-import typer
+import click
+from click import shell_completion
+from rich.filesize import decimal
 
-from driftscore import backbones, engines, formats, registry, rules
 from driftscore.cli import options as take
-from driftscore.errors import DriftscoreError, unknown
-from driftscore.formats import DEFAULT_FORMAT, OutputRow, write_rows
-from driftscore.prompts import load_pack, pack_names
-from driftscore.settings import load_preset, preset_names
+from driftscore.cli.app import app
+from driftscore.cli.output import say
+from driftscore.errors import DriftscoreError
+from driftscore.formats import OutputRow, write_rows
+from driftscore.storage.caches import clear_caches, find_caches, list_caches
+from driftscore.system import plugins
+from driftscore.text.packs import load_pack, pack_names
+from driftscore.text.presets import load_preset, preset_names
 
-
-def list_(
-    what: Annotated[
-        str,
-        typer.Argument(
-            help="rules | backbones | packs | presets | engines | formats | datasets | noises | "
-            "mixings"
-        ),
-    ],
-    format: take.FormatName = DEFAULT_FORMAT,
-) -> None:
-    """Show what there is to choose from."""
-    if what not in _LISTS:
-        raise unknown("list", what, _LISTS)
-    write_rows(_LISTS[what](), format, sys.stdout)
-
-
-def plugin_rows(kind: registry.Kind) -> list[OutputRow]:
-    """Return one row per plug-in; one that cannot be loaded is a row that says so."""
-    rows: list[OutputRow] = []
-    for name in registry.names(kind):
-        try:
-            what = registry.summary(registry.find(kind, name))
-        except DriftscoreError as error:
-            what = str(error)
-        rows.append({kind.title: name, "what": what})
-    return rows
-
-
-def _pack_rows() -> list[OutputRow]:
-    packs = [load_pack(name) for name in pack_names()]
-    return [{"pack": p.id, "holds": f"{len(p.entries)} {p.kind}", "what": p.title} for p in packs]
-
-
-def _preset_rows() -> list[OutputRow]:
-    return [{"preset": name, "what": load_preset(name).title} for name in preset_names()]
-
-
-def _dataset_rows() -> list[OutputRow]:
-    from driftscore.lab.corpora import datasets  # not at the top: other commands need no lab
-
-    return plugin_rows(datasets.KIND)
-
-
-def _noise_rows() -> list[OutputRow]:
-    from driftscore.lab.corpora import noises
-
-    return plugin_rows(noises.KIND)
-
-
-def _mixing_rows() -> list[OutputRow]:
-    from driftscore.lab.mixing import mixings
-
-    return plugin_rows(mixings.KIND)
-
-
-_LISTS: dict[str, Callable[[], list[OutputRow]]] = {
-    "rules": lambda: plugin_rows(rules.KIND),
-    "backbones": lambda: plugin_rows(backbones.KIND),
-    "packs": _pack_rows,
-    "presets": _preset_rows,
-    "engines": lambda: plugin_rows(engines.KIND),
-    "formats": lambda: plugin_rows(formats.KIND),
-    "datasets": _dataset_rows,
-    "noises": _noise_rows,
-    "mixings": _mixing_rows,
+_PLUGINS = {
+    "rules": "scoring.rules",
+    "backbones": "backbones",
+    "engines": "engines",
+    "formats": "formats",
+    "datasets": "lab.corpora.datasets",
+    "noises": "lab.corpora.noises",
+    "mixings": "lab.mixing.mixings",
 }
+"""The rooms of the plug-ins, which are imported when they are listed."""
+
+
+@app.command("list")
+@click.argument("what", type=take.OneOf((*_PLUGINS, "packs", "presets")))
+@take.format_option
+def list_(what: str, format: str) -> None:
+    """Show what there is to choose from.
+
+    $ driftscore list rules
+    $ driftscore list packs -f csv
+    """
+    rows: list[OutputRow] = []
+    if what == "packs":
+        for pack in map(load_pack, pack_names()):
+            holds = f"{len(pack.entries)} {pack.kind}"
+            rows.append({"pack": pack.id, "holds": holds, "what": pack.title})
+    elif what == "presets":
+        rows += [{"preset": name, "what": load_preset(name).title} for name in preset_names()]
+    else:
+        kind: plugins.Kind = import_module(f"driftscore.{_PLUGINS[what]}").KIND
+        for name in plugins.names(kind):
+            try:
+                summary = plugins.summary(plugins.find(kind, name))
+            except DriftscoreError as error:  # one that cannot be loaded is a row that says so
+                summary = str(error)
+            rows.append({kind.title: name, "what": summary})
+    write_rows(rows, format, sys.stdout)
+
+
+@app.group(invoke_without_command=True)
+@take.format_option
+@click.pass_context
+def cache(context: click.Context, format: str) -> None:
+    """Show where the caches are and how large, and clear them.
+
+    $ driftscore cache
+    $ driftscore cache --format json
+    """
+    if context.invoked_subcommand is not None:
+        return
+    rows: list[OutputRow] = []
+    for one in list_caches():
+        size = one.size()
+        shown = {"size": decimal(size)} if format == "table" else {"bytes": size}
+        rows.append({"cache": one.name, **shown, "files": len(one.files()), "path": str(one.path),
+                     "what": one.summary})  # fmt: skip
+    write_rows(rows, format, sys.stdout)
+
+
+@cache.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+def clear(names: tuple[str, ...], yes: bool) -> None:
+    """Delete caches; what they held is computed or downloaded again when it is needed.
+
+    NAME is one of those of `driftscore cache`; without a name all but data and lab are deleted.
+
+    $ driftscore cache clear
+    $ driftscore cache clear audio --yes
+    """
+    chosen = find_caches(names)
+    if not yes:  # click's own question writes to stdout, which is for data
+        size = decimal(sum(one.size() for one in chosen))
+        question = f"Delete {', '.join(one.name for one in chosen)} ({size})? [y/N] "
+        print(question, end="", file=sys.stderr, flush=True)
+        try:
+            answer = sys.stdin.readline() if sys.stdin else ""
+        except (OSError, ValueError):  # closed, or not text
+            answer = ""
+        if answer.strip().lower() not in ("y", "yes"):
+            say("Nothing deleted")
+            raise click.exceptions.Exit(1)
+    say(f"Deleted {decimal(clear_caches(names))}")
+
+
+@shell_completion.add_completion_class
+class PowerShell(shell_completion.ShellComplete):
+    """The script of PowerShell, which click has none for."""
+
+    name = "powershell"
+    source_template = """
+Register-ArgumentCompleter -Native -CommandName %(prog_name)s -ScriptBlock {
+    param($wordToComplete, $commandAst, $cursorPosition)
+    $env:%(complete_var)s = "powershell_complete"
+    $env:COMP_WORDS = $commandAst.ToString()
+    $env:COMP_WORD = $wordToComplete
+    %(prog_name)s | ForEach-Object {
+        [System.Management.Automation.CompletionResult]::new($_, $_, "ParameterValue", $_)
+    }
+    $env:%(complete_var)s = $env:COMP_WORDS = $env:COMP_WORD = ""
+}
+"""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        """Return the words before the one to complete, and that one."""
+        words, last = os.environ["COMP_WORDS"].split()[1:], os.environ["COMP_WORD"]
+        return (words[:-1] if last and words else words), last
+
+    def format_completion(self, item: shell_completion.CompletionItem) -> str:
+        """Return one word per line."""
+        return str(item.value)
+
+
+@app.command()
+@click.argument("shell", type=take.OneOf(("bash", "zsh", "fish", "powershell")))
+def completion(shell: str) -> None:
+    """Print a script that completes words in a shell.
+
+    Nothing is installed.
+
+    $ driftscore completion bash > ~/.local/share/bash-completion/completions/driftscore
+    $ driftscore completion fish > ~/.config/fish/completions/driftscore.fish
+    """
+    make = shell_completion.get_completion_class(shell) or PowerShell
+    print(make(app, {}, "driftscore", "_DRIFTSCORE_COMPLETE").source())

@@ -1,320 +1,258 @@
-"""The options of the commands as types, and small functions that turn them into library values.
+"""Options that several commands share, their types, and the library values that they stand for.
 
-A command lists the options that it takes; each is written once, here, with its flag and help.
-Numbers are parsed here and not by typer, so that a wrong one is a plain sentence.
+An option is a decorator with its flags, type and help, written once. A command takes the values
+that it uses itself by name and passes the others on:
+
+    @backbone_options
+    def embed(files: tuple[str, ...], **options: Any) -> None:
+        embedder = make_embedder(**options)
+
+A wrong value is one sentence that names the nearest right one.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import typer
+import click
+from click.shell_completion import CompletionItem
 
-from driftscore.audio import expand
+from driftscore.audio.decoding import PartialFile
+from driftscore.audio.recordings import expand
+from driftscore.backbones import DEFAULT_BACKBONE, DEFAULT_RUNTIME, backbone_names
 from driftscore.classifier import Classifier
+from driftscore.cli.output import counted, say
 from driftscore.embedder import Embedder
-from driftscore.errors import UsageError
-from driftscore.prompts import read_labels, split_labels
-from driftscore.schema import finite_number
-from driftscore.settings import PromptSettings
-from driftscore.thresholds import DEFAULT_FALSE_ALARMS
+from driftscore.engines import DEFAULT_ENGINE, engine_names
+from driftscore.engines import KIND as ENGINE
+from driftscore.errors import UsageError, unknown
+from driftscore.formats import DEFAULT_FORMAT, Format, format_names
+from driftscore.scoring.rules import rule_names
+from driftscore.storage.files import is_url
+from driftscore.system import plugins
+from driftscore.text.presets import (
+    AUTO,
+    DEFAULT_PRESET,
+    PromptSettings,
+    load_preset,
+    preset_names,
+)
+from driftscore.text.prompts import read_labels, split_labels
 
-Files = Annotated[
-    list[str], typer.Argument(help="Recordings, folders, globs or URLs.", metavar="FILES")
-]
-Clips = Annotated[
-    Path,
-    typer.Argument(help="An npz of clip embeddings (see `embed`), or an npy with one row each."),
-]
+if TYPE_CHECKING:
+    from driftscore.decisions import DecisionStore
 
-# What the labels are, and how they are scored.
-LabelsOption = Annotated[
-    list[str] | None,
-    typer.Option("--labels", "-l", help='The labels: "dog bark, siren, rain"; repeatable.'),
-]
-LabelsFile = Annotated[
-    Path | None,
-    typer.Option("--labels-file", help="The labels, one per line; # begins a comment."),
-]
-BackboneName = Annotated[
-    str,
-    typer.Option(
-        "--backbone", "-b", help="A name (see `list backbones`), a CLAP hub id, a folder or an npz."
+FILE = click.Path(path_type=Path)
+_REFERENCE = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
+
+
+def flag_of(parameter: click.Parameter | None) -> str:
+    """Return what messages call a parameter: its longest flag, or the name of an argument."""
+    if isinstance(parameter, click.Option):
+        return max(parameter.opts, key=len)
+    return "" if parameter is None else parameter.human_readable_name
+
+
+class WholeNumber(click.IntRange):
+    """A whole number from one bound to another; click calls a wrong one "not a valid range"."""
+
+    name = "whole number"
+
+
+class Number(click.ParamType):  # type: ignore[type-arg]
+    """A finite number; click's own type accepts nan."""
+
+    name = "number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number of a text."""
+        return parse_number(flag_of(param), value)
+
+
+def parse_number(what: str, text: object) -> float:
+    """Return the finite number of a text."""
+    try:
+        number = float(str(text))
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or "_" in str(text):
+        raise UsageError(f"{what} must be a number, not {text!r}")
+    return number
+
+
+class OneOf(click.Choice):  # type: ignore[type-arg]
+    """One of a few words; a mistyped one is answered with the nearest."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the word."""
+        if value not in self.choices:
+            raise unknown(f"value of {flag_of(param)}", str(value), self.choices)
+        return str(value)
+
+
+class PluginName(click.ParamType):  # type: ignore[type-arg]
+    """The name of a plug-in; the help and the shell list those that are installed.
+
+    The library looks the name up. A plug-in of the form "module:attribute" may be a file in the
+    current folder, which is searched last and only if such a name is given.
+    """
+
+    name = "name"
+
+    def __init__(self, names: Callable[[], Iterable[str]]) -> None:
+        self._names = names
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name."""
+        if _REFERENCE.fullmatch(value):
+            search_current_folder()
+        return str(value)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """Return the names for the help."""
+        return f"[{'|'.join(self._names())}]"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the names that begin with what was typed."""
+        return [CompletionItem(name) for name in self._names() if name.startswith(incomplete)]
+
+
+def search_current_folder() -> None:
+    """Let modules be imported from the current folder, after all others."""
+    with suppress(OSError):  # the folder is gone
+        if (folder := os.getcwd()) not in sys.path:  # noqa: PTH109 (a text, as sys.path has)
+            sys.path.append(folder)
+
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+def together(*decorators: Callable[[Any], Any]) -> Callable[[Decorated], Decorated]:
+    """Return several options as one decorator; the help shows them in this order."""
+
+    def decorate(command: Decorated) -> Decorated:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return decorate
+
+
+files_argument = click.argument("files", nargs=-1, required=True, metavar="FILES...")
+"""Recordings, folders, globs or URLs."""
+partial_option = click.option(
+    "--partial",
+    is_flag=True,
+    help="Use what can be read of a truncated recording, and say how much.",
+)
+label_options = together(
+    click.option(
+        "--labels", "-l", multiple=True, help='The labels: "dog bark, siren, rain"; repeatable.'
     ),
-]
-Runtime = Annotated[
-    str, typer.Option("--runtime", help="What a CLAP runs in: auto | torch | onnx | openvino.")
-]
-RuleName = Annotated[
-    str,
-    typer.Option(
-        "--rule",
-        "-r",
+    click.option("--labels-file", type=FILE, help="The labels, one per line; # begins a comment."),
+)
+format_option = click.option(
+    "--format", "-f", type=PluginName(format_names), default=DEFAULT_FORMAT,
+    help="How rows are written (see `list formats`).",
+)  # fmt: skip
+out_option = click.option("--out", "-o", help="Write to this file or URL, not stdout.")
+output_options = together(format_option, out_option)
+calibration_option = click.option(
+    "--calibration", metavar="FILE", help="A calibration of the model (see `calibrate`), or none."
+)
+rule_options = together(
+    click.option(
+        "--rule", "-r", type=PluginName(rule_names), metavar="NAME", default=AUTO,
         help="How labels are scored: see `list rules`, or package.module:function. auto is the "
         "best one for the model; -v reports which.",
     ),
-]
-Beta = Annotated[
-    str | None,
-    typer.Option(
-        "--beta",
-        help="Weight of the drift bonus of the rule das, like --set beta=; 0.25 if neither the "
-        "preset nor you set it.",
+    click.option(
+        "--set", "settings", multiple=True, metavar="NAME=VALUE",
+        help="A setting of the rule or of the prompts, as in tau=0.3, noise=FOLDER or "
+        "prompt='{c}'; repeatable.",
     ),
-]
-SettingsOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="A setting of the rule, as in tau=0.3; repeatable."),
-]
-NoiseOption = Annotated[
-    list[str] | None,
-    typer.Option("--noise", help="Noise-only recordings, a folder or an npz (zs_audio)."),
-]
-Pool = Annotated[
-    list[str] | None,
-    typer.Option("--pool", help="Unlabelled recordings, a folder or an npz (tgap)."),
-]
-PresetName = Annotated[
-    str, typer.Option("--preset", help="A paper's settings: see `list presets`, or a TOML file.")
-]
-Prompt = Annotated[str | None, typer.Option("--prompt", help="The clean prompt, with {c} in it.")]
-PackOption = Annotated[
-    str | None, typer.Option("--pack", help="Noise phrases: the id of a pack, or its file.")
-]
-Templates = Annotated[
-    str | None,
-    typer.Option("--templates", help="Composition templates: the id of a pack, or its file."),
-]
-Reference = Annotated[
-    str | None, typer.Option("--reference", help="What a drift is measured from: prompt | matched.")
-]
-Direction = Annotated[
-    str | None, typer.Option("--direction", help="How drifts are averaged: mean | svd.")
-]
-SkipSame = Annotated[
-    bool, typer.Option("--skip-same", help="Leave out a phrase that equals the label.")
-]
-CalibrationFile = Annotated[
-    str | None,
-    typer.Option("--calibration", help="A calibration of the model (see `calibrate`), or none."),
-]
-Raw = Annotated[bool, typer.Option("--raw", help="Raw scores of the rule, not standardised ones.")]
-HeadFile = Annotated[
-    Path | None, typer.Option("--head", help="A compiled head, in place of labels and rule.")
-]
-
-# Where recordings are embedded.
-KeepAudio = Annotated[
-    bool,
-    typer.Option(
-        "--cache", help="Keep audio embeddings by content: for new labels no audio is read again."
+    click.option(
+        "--preset", type=PluginName(preset_names), default=DEFAULT_PRESET,
+        help="Settings of rule and prompts by name (see `list presets`), or a TOML file.",
     ),
-]
-EngineName = Annotated[
-    str, typer.Option("--engine", help="Where recordings are embedded: local | ray.")
-]
-Address = Annotated[
-    str | None, typer.Option("--address", help="The address of the cluster, for --engine ray.")
-]
-Threads = Annotated[
-    str | None,
-    typer.Option("--threads", help="Windows embedded at once; as many as cores if not given."),
-]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Report what the model runs in, and why.")
-]
-
-# What is written.
-Compare = Annotated[
-    str | None, typer.Option("--compare", help="A second rule, side by side with --rule.")
-]
-Multi = Annotated[bool, typer.Option("--multi", help="Show the score of every label.")]
-Threshold = Annotated[
-    str | None,
-    typer.Option(
-        "--threshold",
-        "-t",
-        help="Report every label at or above this score; of events, above their background.",
+    calibration_option,
+    click.option("--raw", is_flag=True, help="Raw scores of the rule, not standardised ones."),
+)  # fmt: skip
+head_option = click.option(
+    "--head", type=FILE, help="A compiled head, in place of labels and rule."
+)
+threshold_option = click.option(
+    "--threshold", "-t", type=Number(), help="Report every label at or above this score."
+)
+multi_option = click.option("--multi", is_flag=True, help="Show the score of every label.")
+negatives_option = click.option(
+    "--not", "negatives", multiple=True, metavar="WORDS",
+    callback=lambda _context, _option, texts: split_labels(",".join(texts)) if texts else (),
+    help='Words that compete and are not reported: "speech, wind"; repeatable. They are added to '
+    "built-in ones; none for no such words.",
+)  # fmt: skip
+backbone_options = together(
+    click.option(
+        "--backbone", "-b", type=PluginName(backbone_names), metavar="NAME",
+        default=DEFAULT_BACKBONE,
+        help="A name (see `list backbones`), a CLAP hub id, a folder or an npz.",
     ),
-]
-OrNone = Annotated[
-    bool,
-    typer.Option("--or-none", help="No label for a recording where none fits, not the nearest."),
-]
-NotWords = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--not",
-        help='Words that compete and are not reported: "speech, wind"; repeatable. They are added '
-        "to built-in ones; none for no such words.",
+    click.option("--runtime", type=OneOf(("auto", "torch", "onnx")), default=DEFAULT_RUNTIME,
+                 help="What a CLAP runs in."),
+)  # fmt: skip
+cache_option = click.option(
+    "--cache", is_flag=True,
+    help="Keep audio embeddings by content: for new labels no audio is read again.",
+)  # fmt: skip
+engine_option = click.option(
+    "--engine", type=PluginName(engine_names), metavar="NAME", default=DEFAULT_ENGINE,
+    help="Where recordings are embedded: local, local:N (N windows at once; else as many as "
+    "cores), ray, ray:HOST:PORT (see `list engines`).",
+)  # fmt: skip
+verbose_option = click.option(
+    "--verbose", "-v", is_flag=True, help="Report what the model runs in, and why."
+)
+audit_options = together(
+    click.option(
+        "--audit", metavar="FILE",
+        help="Record every decision in this SQLite file, with what it followed from.",
     ),
-]
-FormatName = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        "-f",
-        help="table | csv | excel | json | jsonl | audacity | raven | kaleidoscope "
-        "(see `list formats`).",
-    ),
-]
-
-# Events of long recordings.
-_EVENTS = "Events"
-Timeline = Annotated[
-    bool,
-    typer.Option(
-        "--timeline",
-        help="Report events: each label from one time to another.",
-        rich_help_panel=_EVENTS,
-    ),
-]
-Windows = Annotated[
-    bool,
-    typer.Option("--windows", help="One row per window: its best label.", rich_help_panel=_EVENTS),
-]
-WatchFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--watch",
-        help="A watch list (TOML): labels with wordings, negative words and thresholds.",
-        rich_help_panel=_EVENTS,
-    ),
-]
-FalseAlarms = Annotated[
-    str | None,
-    typer.Option(
-        "--false-alarms",
-        help=f"Acceptable false alarms per hour and label; {DEFAULT_FALSE_ALARMS:g} if not given.",
-        rich_help_panel=_EVENTS,
-    ),
-]
-ThresholdsFrom = Annotated[
-    str,
-    typer.Option(
-        "--thresholds-from",
-        help="How false alarms are estimated: calibration | quiet (a quiet recording in it) | "
-        "recording (this one) | auto.",
-        rich_help_panel=_EVENTS,
-    ),
-]
-WindowLength = Annotated[
-    str | None,
-    typer.Option("--window", help="Seconds of a window.", rich_help_panel=_EVENTS),
-]
-HopLength = Annotated[
-    str | None,
-    typer.Option("--hop", help="Seconds from one window to the next.", rich_help_panel=_EVENTS),
-]
-MinDuration = Annotated[
-    str | None,
-    typer.Option(
-        "--min-duration", help="Leave out events shorter than this.", rich_help_panel=_EVENTS
-    ),
-]
-StartTime = Annotated[
-    str | None,
-    typer.Option(
-        "--start",
-        help="When the recording began, as 2026-11-16T22:00; else from its name or metadata.",
-        rich_help_panel=_EVENTS,
-    ),
-]
-ClipsFolder = Annotated[
-    Path | None,
-    typer.Option("--clips", help="Cut each event out into this folder.", rich_help_panel=_EVENTS),
-]
-ClipMargin = Annotated[
-    str,
-    typer.Option(
-        "--margin", help="With --clips: seconds before and after.", rich_help_panel=_EVENTS
-    ),
-]
-Plot = Annotated[
-    Path | None,
-    typer.Option(
-        "--plot",
-        help="Draw spectrogram, scores and events (.png, .svg or .html); of several recordings, "
-        "labels by hour of day.",
-        rich_help_panel=_EVENTS,
-    ),
-]
-Resume = Annotated[
-    bool,
-    typer.Option("--resume", help="Continue a run that was interrupted.", rich_help_panel=_EVENTS),
-]
-# What is recorded of decisions.
-_AUDIT = "Audit"
-AuditFolder = Annotated[
-    str | None,
-    typer.Option(
-        "--audit",
-        metavar="DIR",
-        help="Record every decision in this folder, with what it followed from.",
-        rich_help_panel=_AUDIT,
-    ),
-]
-AuditAudio = Annotated[
-    bool,
-    typer.Option(
-        "--audit-audio", help="Keep the audio of decisions in the audit.", rich_help_panel=_AUDIT
-    ),
-]
-AuditDays = Annotated[
-    str | None,
-    typer.Option(
-        "--audit-days", help="Delete recorded decisions that are older.", rich_help_panel=_AUDIT
-    ),
-]
-AuditMegabytes = Annotated[
-    str,
-    typer.Option(
-        "--audit-mb",
-        help="Delete the oldest decisions while the audit is larger.",
-        rich_help_panel=_AUDIT,
-    ),
-]
-Out = Annotated[
-    str | None, typer.Option("--out", "-o", help="Write to this file or URL, not stdout.")
-]
+    click.option("--audit-audio", is_flag=True, help="Keep the audio of decisions in the audit."),
+)  # fmt: skip
+audit_days_option = click.option(
+    "--audit-days", type=Number(), help="Delete recorded decisions that are older."
+)
 
 
-@dataclass(frozen=True)
-class ScoringOptions:
-    """The labels of a command and how they are scored."""
-
-    labels: tuple[str, ...] | None
-    """None where a compiled head takes the place of labels and rule."""
-    rule: str
-    settings: Mapping[str, object]
-    prompts: PromptSettings
-    preset: str
-    calibration: str | None = None
-    """A file, "none", or None for the one that comes with the model."""
-
-    def classifier(
-        self,
-        backbone: str | Embedder,
-        *,
-        threshold: float | None = None,
-        head: Path | None = None,
-    ) -> Classifier:
-        """Return the classifier that scores the labels with a backbone."""
-        return Classifier(
-            self.labels,
-            backbone=backbone,
-            rule=self.rule,
-            settings=self.settings,
-            prompts=self.prompts,
-            preset=self.preset,
-            threshold=threshold,
-            head=head,
-            calibration=False if self.calibration == "none" else self.calibration,
+def list_recordings(files: Iterable[str], partial: bool, format: Format | None = None) -> list[str]:
+    """Return the recordings of the argument FILES; report how many files are left out and why."""
+    left_out: Counter[str] = Counter()
+    recordings = expand(files, left_out)
+    if left_out:
+        endings = ", ".join(f"{ending} ({n:,})" for ending, n in left_out.most_common(5))
+        say(f"{counted(left_out.total(), 'file')} left out, by ending: {endings}")
+    if format is not None and format.one_recording and len(recordings) > 1:
+        raise UsageError(
+            f"--format {format.name} takes one recording, and there are {len(recordings):,}; give "
+            "them one by one, or use --format raven, csv or jsonl"
         )
+    return [PartialFile(name) for name in recordings] if partial else recordings
 
 
-def label_names(labels: list[str] | None, labels_file: Path | None) -> tuple[str, ...]:
+def label_names(
+    *, labels: tuple[str, ...], labels_file: Path | None, **_: object
+) -> tuple[str, ...]:
     """Return the labels that are given by --labels, each separated by commas, or by a file."""
     if labels and labels_file is not None:
         raise UsageError("Give --labels or --labels-file, not both")
@@ -327,49 +265,113 @@ def label_names(labels: list[str] | None, labels_file: Path | None) -> tuple[str
     )
 
 
-def rule_settings(
-    pairs: list[str] | None,
-    beta: str | None,
-    noise: list[str] | None,
-    pool: list[str] | None,
-    *,
-    raw: bool = False,
-) -> dict[str, object]:
-    """Return the settings of the rule that are given; the others are left to the preset."""
-    settings: dict[str, object] = {"standardised": False} if raw else {}
-    if beta is not None:
-        settings["beta"] = beta if beta in ("auto", "per-class") else number("--beta", beta)
-    for name, files in (("noise", noise), ("pool", pool)):
-        if files:
-            settings[name] = _recordings(files)
-    for pair in pairs or []:
+def named_values(pairs: Iterable[str]) -> dict[str, list[str]]:
+    """Return the values of each name of --set, in the order given."""
+    values: dict[str, list[str]] = {}
+    for pair in pairs:
         name, sign, value = pair.partition("=")
         if not sign or not name.strip():
             raise UsageError(f"--set takes name=value, as in tau=0.3, not {pair!r}")
-        settings[name.strip()] = value.strip()
-    return settings
+        values.setdefault(name.strip(), []).append(value.strip())
+    return values
 
 
-def number(flag: str, text: str) -> float:
-    """Return the number that an option is given."""
-    value = finite_number(text)
-    if value is None:
-        raise UsageError(f"{flag} must be a number, not {text!r}")
-    return value
+def take_number(values: dict[str, list[str]], name: str, default: float) -> float:
+    """Take a number out of the values of --set."""
+    texts = values.pop(name, None)
+    return default if texts is None else parse_number(f"--set {name}", texts[-1])
 
 
-def whole(flag: str, text: str) -> int:
-    """Return the whole number that an option is given."""
-    if not (text.isdecimal() and len(text) < 10):
-        raise UsageError(f"{flag} must be a whole number, not {text!r}")
-    return int(text)
+def make_classifier(
+    embedder: Embedder | None = None,
+    names: Iterable[str] | None = None,
+    *,
+    label_threshold: float | None = None,
+    rule: str = AUTO,
+    settings: tuple[str, ...] | dict[str, list[str]] = (),
+    preset: str = DEFAULT_PRESET,
+    calibration: str | None = None,
+    raw: bool = False,
+    head: Path | None = None,
+    **options: Any,
+) -> Classifier:
+    """Return the classifier of labels; settings that are not given are left to the preset."""
+    if names is None and head is None:
+        names = label_names(**options)
+    values = named_values(settings) if isinstance(settings, tuple) else settings
+    of_prompts: dict[str, object] = {
+        field.name: values.pop(field.name)[-1]
+        for field in fields(PromptSettings)
+        if field.name in values
+    }
+    if "skip_same" in of_prompts:
+        of_prompts["skip_same"] = of_prompts["skip_same"] in ("true", "yes", "1")
+    of_rule: dict[str, object] = {name: texts[-1] for name, texts in values.items()}
+    for name in {"noise", "pool"} & values.keys():
+        texts = values[name]  # recordings to embed, or the npz that holds embeddings already
+        if len(texts) > 1 or not texts[0].endswith(".npz"):
+            of_rule[name] = expand(texts)
+    return Classifier(
+        names,
+        backbone=embedder or make_embedder(**options),
+        rule=rule,
+        settings=of_rule,
+        prompts=load_preset(preset).prompts.changed(**of_prompts),
+        preset=preset,
+        standardised=False if raw else None,
+        threshold=label_threshold,
+        head=head,
+        calibration=None if calibration == "none" else calibration or AUTO,
+    )
 
 
-def optional_number(flag: str, text: str | None) -> float | None:
-    """Return the number that an option is given, or None where it is not given."""
-    return None if text is None else number(flag, text)
+def make_embedder(
+    *,
+    backbone: str,
+    runtime: str,
+    cache: bool = False,
+    engine: str = DEFAULT_ENGINE,
+    **_: object,
+) -> Embedder:
+    """Return the embedder that is asked for."""
+    name, _sign, rest = engine.partition(":")
+    address, threads = None, None
+    if rest and plugins.has(ENGINE, name):
+        engine = name
+        if name != DEFAULT_ENGINE:
+            address = rest
+        elif rest.isdecimal() and len(rest) < 10:
+            threads = int(rest)
+        else:
+            raise UsageError(f"--engine local:N needs a whole number, not {rest!r}")
+    return Embedder(
+        backbone, runtime=runtime, engine=engine, address=address, audio_cache=cache,
+        threads=threads,
+    )  # fmt: skip
 
 
-def _recordings(given: list[str]) -> str | list[str]:
-    """Return recordings to embed, or the npz that holds embeddings already."""
-    return given[0] if len(given) == 1 and given[0].endswith(".npz") else expand(given)
+def open_audit(
+    *,
+    audit: str | None,
+    audit_audio: bool,
+    audit_days: float | None = None,
+    audit_mb: float | None = None,
+    once: bool = False,
+    recordings: Iterable[str] = (),
+    **_: object,
+) -> "DecisionStore | None":
+    """Open the store that is asked for; with `once` no decision is recorded twice."""
+    if audit_audio and (remote := next(filter(is_url, recordings), None)):
+        raise UsageError(
+            f"--audit-audio copies files of this machine, and {remote} is not one; leave it out, "
+            "or download the recording first"
+        )
+    if audit is None:
+        if audit_audio:
+            raise UsageError("--audit-audio keeps audio in an audit: give --audit FILE as well")
+        return None
+    from driftscore.decisions import DecisionStore  # here: most commands never need it
+
+    return DecisionStore(
+        audit, keep_audio=audit_audio, once=once, days=audit_days, megabytes=audit_mb
+    )

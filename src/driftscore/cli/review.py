@@ -1,224 +1,223 @@
-"""`driftscore review`: answer whether events are right, and fit thresholds to the answers."""
+"""`driftscore review`: answer whether events are right, and fit thresholds to the answers.
 
+Events are played through a player that is installed; none is required.
+"""
+
+import os
+import shutil
+import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
+import numpy as np
+import soundfile
 
-from driftscore.answers import (
-    RIGHT,
-    UNSURE,
-    WRONG,
-    FileReviews,
-    FoundEvent,
-    Key,
-    Reviews,
-    read_answers,
-)
+from driftscore.audio.decoding import Samples, check_file
+from driftscore.audio.recordings import Audio, native_blocks
 from driftscore.cli import options as take
-from driftscore.cli.reporting import output, say
+from driftscore.cli.app import app
+from driftscore.cli.output import output, say
+from driftscore.decisions.records import RIGHT, UNSURE, WRONG
+from driftscore.decisions.review import (
+    TARGET,
+    Review,
+    fit_thresholds,
+    mixed,
+    read_answers,
+    with_thresholds,
+)
 from driftscore.errors import AudioError, UsageError
-from driftscore.files import replacing, writing_to
-from driftscore.formats import DEFAULT_FORMAT, OutputRow, find_format, write_rows
-from driftscore.live.reviews import StoredReviews, is_store
-from driftscore.playing import excerpt, find_player, playing
-from driftscore.review import TARGET, Fit, fit_thresholds, mixed, with_thresholds
-from driftscore.watchlist import WatchedLabel, WatchList
+from driftscore.events.watchlist import WatchedLabel, WatchList
+from driftscore.formats import OutputRow, find_format, write_rows
+from driftscore.storage.files import replacing, writing_to
 
-EventsFile = Annotated[
-    Path,
-    typer.Argument(
-        help="Events as csv or jsonl (see `classify --timeline`), or the store of a listener "
-        "(`listen --store`), whose answers are the verdicts given on the page."
-    ),
-]
-AnswersFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--answers",
-        help="Take the answers from this file, ask nothing: a csv with file, start_s, label and "
-        "answer (y, n or u), or one answer per line in the order of the events.",
-    ),
-]
-Precision = Annotated[
-    str, typer.Option("--precision", help="The precision to choose thresholds for, 0 to 1.")
-]
-WatchOut = Annotated[
-    str | None, typer.Option("--watch-out", help="Write a watch list with the thresholds (TOML).")
-]
-WatchIn = Annotated[
-    Path | None,
-    typer.Option("--watch", help="The watch list that --watch-out starts from."),
-]
-Order = Annotated[
-    str, typer.Option("--order", help="Ask by labels in turn (mixed), or by time (time).")
-]
-ClipsOption = Annotated[
-    Path | None, typer.Option("--clips", help="The folder of a listener's clips, to play them.")
-]
-Play = Annotated[bool, typer.Option("--play/--no-play", help="Play events, if a player is there.")]
-
-PlayEvent = Callable[[FoundEvent], AbstractContextManager[None]]
-"""Plays an event as long as the context lasts."""
+PLAYERS: tuple[tuple[str, ...], ...] = (
+    ("ffplay", "-nodisp", "-autoexit", "-loglevel", "quiet"),
+    ("afplay",),
+    ("pw-play",),
+    ("paplay",),
+    ("aplay", "--quiet"),
+    ("play", "-q"),
+)
+"""Programs that play a wav, with their arguments; the first one that is installed is used."""
+_MAX_S = 60.0
 _AROUND_S = 1.0
 _KEYS = {"y": RIGHT, "n": WRONG, "u": UNSURE}
 _HELP = "y right, n wrong, u unsure, r play again, b back, q quit"
+_COLUMNS = ("label", "threshold", "answers", "right", "precision", "low", "high", "kept", "chosen")
+_SHOWN_CHOICES = 5
 
 
+@app.command()
+@click.argument("events_file", type=take.FILE, metavar="EVENTS")
+@take.output_options
+@click.option("--answers", type=take.FILE,
+              help="Take the answers from this file, ask nothing: a csv with file, start_s, label "
+              "and answer (y, n or u), or one answer per line in the order of the events."
+              )  # fmt: skip
+@click.option("--precision", "target", type=take.Number(), default=TARGET,
+              help="The precision to choose thresholds for, 0 to 1.")  # fmt: skip
+@click.option("--watch", type=take.FILE, help="The watch list that --watch-out starts from.")
+@click.option("--watch-out", help="Write a watch list with the thresholds (TOML).")
+@click.option("--order", type=take.OneOf(("mixed", "time")), default="mixed",
+              help="Ask by labels in turn, or by time.")  # fmt: skip
+@click.option("--play/--no-play", default=True, help="Play events, if a player is there.")
+@click.option("--clips", type=take.FILE, help="The folder of a listener's clips, to play them.")
 def review(
-    events_file: EventsFile,
-    answers: AnswersFile = None,
-    precision: Precision = str(TARGET),
-    watch: WatchIn = None,
-    watch_out: WatchOut = None,
-    order: Order = "mixed",
-    play: Play = True,
-    clips: ClipsOption = None,
-    format: take.FormatName = DEFAULT_FORMAT,
-    out: take.Out = None,
+    events_file: Path,
+    format: str,
+    out: str | None,
+    answers: Path | None,
+    target: float,
+    watch: Path | None,
+    watch_out: str | None,
+    order: str,
+    play: bool,
+    clips: Path | None,
 ) -> None:
-    """Answer whether events are right, and get thresholds with the precision they give."""
-    target, writer = take.number("--precision", precision), find_format(format)
-    if order not in ("mixed", "time"):
-        raise UsageError(f"--order is mixed or time, not {order!r}")
+    """Answer whether events are right, and get thresholds.
+
+    EVENTS are a csv or jsonl (see `detect`), or the store of a listener (`listen --store`), whose
+    answers are the verdicts given on the page. A threshold has the precision that it gives.
+
+    $ driftscore review events.csv --watch-out watch.toml
+    $ driftscore review events.db --clips clips/ --precision 0.95
+    """
+    writer = find_format(format)
     base = None if watch is None else WatchList.load(watch)
-    stored = is_store(events_file)
-    if clips is not None and not stored:
-        raise UsageError("--clips belongs to the store of a listener: give an SQLite file")
-    reviews: Reviews = StoredReviews(events_file, clips) if stored else FileReviews(events_file)
+    reviewed = Review(events_file, clips)
     if answers is not None:
-        _keep(reviews, read_answers(answers, reviews.events))
+        for number, verdict in read_answers(answers, reviewed.events).items():
+            if verdict != reviewed.events[number].verdict:
+                reviewed.answer(number, verdict)
     elif sys.stdin.isatty():
-        left = [event for event in reviews.events if event.key not in reviews.known]
-        _ask(mixed(left) if order == "mixed" else left, reviews, _player(play, reviews))
-    fits = fit_thresholds(reviews.events, reviews.known, target=target)
+        left = [n for n, event in enumerate(reviewed.events) if not event.verdict]
+        if order == "mixed":
+            left = mixed(left, lambda number: reviewed.events[number].label)
+        player = find_player() if play else None
+        if play and player is None:
+            say("no player is installed (ffplay, aplay, afplay): events are only listed")
+        if left:
+            _ask(left, reviewed, player)
+    fits = fit_thresholds(reviewed.events, target=target)
+    rows: list[OutputRow] = []
+    for fit in fits:
+        step = max(1, -(-len(fit.choices) // _SHOWN_CHOICES))
+        for number, choice in enumerate(fit.choices):
+            if number % step == 0 or choice is fit.chosen:
+                values = {name: getattr(choice, name) for name in _COLUMNS[1:-1]}
+                mark = "*" if choice is fit.chosen else ""
+                rows.append({"label": fit.label, **values, "chosen": mark})
     with output(out) as stream:
         title = f"Precision by threshold; * is chosen for {target:.0%}"
-        write_rows(_fit_rows(fits), writer, stream, title=title, columns=_COLUMNS)
-    _report(reviews, fits)
+        write_rows(rows, writer, stream, title=title, columns=_COLUMNS)
+    verdicts = [event.verdict for event in reviewed.events if event.verdict]
+    counts = ", ".join(f"{verdicts.count(word)} {word}" for word in (RIGHT, WRONG, UNSURE))
+    say(
+        f"{len(verdicts)} of {len(reviewed.events)} events are reviewed ({counts}); answers are in "
+        f"{reviewed.path}"
+    )
+    for fit in fits:
+        if (chosen := fit.chosen) is None:
+            say(f"{fit.label}: {fit.note}")
+        else:
+            say(
+                f"{fit.label}: threshold {chosen.threshold:.2f} ({fit.note}), precision "
+                f"{chosen.precision:.0%} ({chosen.low:.0%} to {chosen.high:.0%}), keeps "
+                f"{chosen.kept:.0%} of the right events"
+            )
+    if not verdicts:
+        say("review them in a terminal, or give the answers with --answers FILE")
     if watch_out is not None:
-        _write_watch(watch_out, base, fits, reviews.events)
-        command = "listen" if stored else "classify ... --timeline"
+        if base is None and not reviewed.events:
+            raise UsageError("There is no event and no --watch list, so there is no label to write")
+        names = dict.fromkeys(event.label for event in reviewed.events)
+        words = base or WatchList(tuple(WatchedLabel(name) for name in names))
+        with replacing(watch_out) as partial, writing_to(watch_out):
+            partial.write_text(with_thresholds(words, fits).to_toml(), encoding="utf-8")
+        if base is None:
+            say(f"{watch_out} has the labels that have events; start from a list of all with "
+                "--watch FILE")  # fmt: skip
+        command = "listen" if reviewed.live else "detect ..."
         say(f"use it: driftscore {command} --watch {watch_out}")
 
 
-def _keep(reviews: Reviews, given: Mapping[Key, str]) -> None:
-    """Add new answers to those that are kept."""
-    for event in reviews.events:
-        if event.key in given and given[event.key] != reviews.known.get(event.key):
-            reviews.add(event, given[event.key])
-
-
-def _ask(events: Sequence[FoundEvent], reviews: Reviews, play: PlayEvent) -> None:
+def _ask(numbers: Sequence[int], reviewed: Review, player: tuple[str, ...] | None) -> None:
     """Ask about events one by one; each answer is kept at once."""
-    if not events:
-        return
-    say(f"{len(events)} events to review: {_HELP}")
-    number = 0
-    while number < len(events):
-        event = events[number]
-        key = _key(event, f"{number + 1}/{len(events)}", reviews.when(event), play)
+    say(f"{len(numbers)} events to review: {_HELP}")
+    position = 0
+    while position < len(numbers):
+        event = reviewed.events[numbers[position]]
+        say(
+            f"{position + 1}/{len(numbers)}  {event.label}  score {event.score:.2f}  "
+            f"{reviewed.when(event)}, {event.end_s - event.start_s:.1f} s  {event.source}"
+        )
+        with ExitStack() as stack:
+            if player is not None and (sound := reviewed.sound(event)):
+                path, start_s, end_s = sound
+                try:
+                    audio = excerpt(path, start_s - _AROUND_S, end_s + _AROUND_S)
+                    stack.enter_context(playing(audio, player))
+                except AudioError as error:
+                    say(f"cannot be played: {error}")
+            elif player is not None:
+                say("no clip of it is at hand; --clips DIR names the folder of clips")
+            key = click.getchar().lower()
+        if key in ("\x03", "\x04", ""):
+            raise KeyboardInterrupt
         if key in _KEYS:
-            reviews.add(event, _KEYS[key])
-            number += 1
+            reviewed.answer(numbers[position], _KEYS[key])
+            position += 1
         elif key == "b":
-            number = max(0, number - 1)
+            position = max(0, position - 1)
         elif key == "q":
             return
         elif key != "r":
             say(_HELP)
 
 
-def _key(event: FoundEvent, place: str, when: str, play: PlayEvent) -> str:
-    """Show and play an event; return the key that is pressed."""
-    length = event.end_s - event.start_s
-    say(f"{place}  {event.label}  score {event.score:.2f}  {when}, {length:.1f} s  {event.file}")
-    with play(event):
-        key = typer.getchar().lower()
-    if key in ("\x03", "\x04", ""):
-        raise KeyboardInterrupt
-    return key
+def find_player() -> tuple[str, ...] | None:
+    """Return the command of an installed player, None if there is none."""
+    return next((command for command in PLAYERS if shutil.which(command[0])), None)
 
 
-def _player(wanted: bool, reviews: Reviews) -> PlayEvent:
-    """Return what plays an event; without a player it does nothing."""
-    command = find_player() if wanted else None
-    if wanted and command is None:
-        say("no player is installed (ffplay, aplay, afplay): events are only listed")
-
-    def play(event: FoundEvent) -> AbstractContextManager[None]:
-        if command is None:
-            return nullcontext()
-        sound = reviews.sound(event)
-        if sound is None:
-            say("no clip of it is at hand; --clips DIR names the folder of clips")
-            return nullcontext()
-        try:
-            audio = excerpt(sound.path, sound.start_s - _AROUND_S, sound.end_s + _AROUND_S)
-        except AudioError as error:
-            say(f"cannot be played: {error}")
-            return nullcontext()
-        return playing(audio, command)
-
-    return play
-
-
-_COLUMNS = ("label", "threshold", "answers", "right", "precision", "low", "high", "kept", "chosen")
-_SHOWN = 5
+def excerpt(path: str | os.PathLike[str], start_s: float, end_s: float) -> Audio:
+    """Read a part of a recording, at most a minute; formats that can be sought in are quick."""
+    start_s, end_s = max(0.0, start_s), min(end_s, start_s + _MAX_S)
+    check_file(Path(path))
+    try:
+        with soundfile.SoundFile(os.fspath(path)) as file:
+            file.seek(min(file.frames, round(start_s * file.samplerate)))
+            samples = file.read(round((end_s - start_s) * file.samplerate), dtype="float32")
+            return Audio(samples, file.samplerate)
+    except (soundfile.LibsndfileError, RuntimeError):  # a format that only ffmpeg reads
+        pass
+    parts: list[Samples] = [np.zeros(0, np.float32)]
+    with native_blocks(path) as (rate, blocks):
+        done = 0
+        for block in blocks:
+            first, last = round(start_s * rate) - done, round(end_s * rate) - done
+            parts.append(block[max(0, first) : max(0, last)])
+            done += len(block)
+            if done >= end_s * rate:
+                break
+    return Audio(np.concatenate(parts), rate)
 
 
-def _fit_rows(fits: Sequence[Fit]) -> Iterator[OutputRow]:
-    """Yield what some thresholds of each label give, the chosen one among them."""
-    for fit in fits:
-        step = max(1, -(-len(fit.choices) // _SHOWN))
-        for number, choice in enumerate(fit.choices):
-            if number % step and choice is not fit.chosen:
-                continue
-            yield {
-                "label": fit.label,
-                "threshold": choice.threshold,
-                "answers": choice.answers,
-                "right": choice.right,
-                "precision": choice.precision,
-                "low": choice.low,
-                "high": choice.high,
-                "kept": choice.kept,
-                "chosen": "*" if choice is fit.chosen else "",
-            }
-
-
-def _report(reviews: Reviews, fits: Sequence[Fit]) -> None:
-    given = list(reviews.known.values())
-    counts = ", ".join(f"{given.count(word)} {word}" for word in (RIGHT, WRONG, UNSURE))
-    say(
-        f"{len(given)} of {len(reviews.events)} events are reviewed ({counts}); answers are in "
-        f"{reviews.where}"
-    )
-    for fit in fits:
-        if fit.chosen is None:
-            say(f"{fit.label}: {fit.note}")
-            continue
-        found = fit.chosen
-        say(
-            f"{fit.label}: threshold {found.threshold:.2f} ({fit.note}), precision "
-            f"{found.precision:.0%} ({found.low:.0%} to {found.high:.0%}), keeps {found.kept:.0%} "
-            "of the right events"
-        )
-    if not given:
-        say("review them in a terminal, or give the answers with --answers FILE")
-
-
-def _write_watch(
-    path: str, base: WatchList | None, fits: Sequence[Fit], events: Sequence[FoundEvent]
-) -> None:
-    names = dict.fromkeys(event.label for event in events)
-    if base is None and not names:
-        raise UsageError("There is no event and no --watch list, so there is no label to write")
-    made = base or WatchList(tuple(WatchedLabel(name) for name in names))
-    with replacing(path) as partial, writing_to(path):
-        partial.write_text(with_thresholds(made, fits).to_toml(), encoding="utf-8")
-    if base is None:
-        say(f"{path} has the labels that have events; start from a list of all with --watch FILE")
+@contextmanager
+def playing(audio: Audio, player: tuple[str, ...]) -> Iterator[None]:
+    """Play samples while the block runs; what is not over by then is cut short."""
+    with tempfile.TemporaryDirectory(prefix="driftscore-") as folder:
+        path = Path(folder) / "event.wav"
+        soundfile.write(path, audio.samples, audio.rate, subtype="PCM_16")
+        nowhere = subprocess.DEVNULL
+        command = [*player, str(path)]
+        with subprocess.Popen(command, stdin=nowhere, stdout=nowhere, stderr=nowhere) as process:
+            try:
+                yield
+            finally:
+                process.kill()

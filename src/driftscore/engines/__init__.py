@@ -1,11 +1,10 @@
 """Engines, one per file: where recordings are embedded. `protocol.py` says what an engine defines.
 
-An engine can also be an entry point of the group `driftscore.engines`, or "module:object".
+Comes in: recordings. Goes out: window embeddings, or an error, per recording, in the order given.
+May import: `backbones`, `audio` and what is below them. An engine can also be an entry point of the
+group `driftscore.engines`, or "module:object".
 """
 
-from typing import cast
-
-from driftscore import registry
 from driftscore.engines.protocol import (
     Embedded,
     EmbeddedBlock,
@@ -14,19 +13,15 @@ from driftscore.engines.protocol import (
     EngineSettings,
     ModelSpec,
 )
+from driftscore.system import plugins
 
-__all__ = ["Embedded", "EmbeddedBlock", "Engine", "EngineModule", "EngineSettings", "ModelSpec",
-           "engine_names", "find_engine"]  # fmt: skip
+__all__ = ["DEFAULT_ENGINE", "KIND", "Embedded", "EmbeddedBlock", "Engine", "EngineModule",
+           "EngineSettings", "ModelSpec", "engine_names"]  # fmt: skip
 
-KIND = registry.Kind("engine", __name__, "open_engine")
+KIND = plugins.Kind("engine", __name__, "open_engine")
 DEFAULT_ENGINE = "local"
 
 
 def engine_names() -> tuple[str, ...]:
     """Return the names of all engines: ours and those of entry points."""
-    return registry.names(KIND)
-
-
-def find_engine(name: str) -> EngineModule:
-    """Return the engine of this name."""
-    return cast(EngineModule, registry.find(KIND, name))
+    return plugins.names(KIND)

@@ -9,29 +9,29 @@ the number of recordings nor with their length; of a long recording only its emb
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from itertools import compress, islice, takewhile
+from itertools import islice
+from os import PathLike
 from pathlib import Path
 from threading import Event, Semaphore
 
 import numpy as np
 
-from driftscore.audio import Recording, Window, describe, sounding_windows
-from driftscore.audiocache import (
+from driftscore.audio.decoding import check_file
+from driftscore.audio.recordings import Recording, Window, describe, sounding_windows
+from driftscore.backbones.vectors import Vector
+from driftscore.engines.audio_cache import (
     BLOCK,
     AudioCache,
-    Found,
-    WindowEmbeddings,
-    embeddings_of,
-    is_local_file,
+    CachedBlock,
+    CacheEntry,
+    Packed,
     packed,
-    seconds_of,
     unchanged,
     unpacked,
 )
-from driftscore.decoding import check_file
 from driftscore.engines.protocol import (
     Embedded,
     EmbeddedBlock,
@@ -41,7 +41,7 @@ from driftscore.engines.protocol import (
     thread_count,
 )
 from driftscore.errors import AudioError, UsageError
-from driftscore.vectors import Matrix, Vector
+from driftscore.storage.files import is_url
 
 _MORE_READERS = 3
 """Readers beyond one per worker: some of them wait for a disk or for a remote store."""
@@ -72,9 +72,10 @@ class LocalEngine:
         """
         cache = AudioCache(self.backbone.cache_key) if self.audio_cache else None
         run = _Run(self, cache)
+        rest = iter(recordings)
         try:
-            for block, followed in _looked_up(recordings, cache):
-                yield from run.process(block, followed=followed)
+            while block := list(islice(rest, BLOCK if cache else 1)):
+                yield from run.process(block)
             while run.waiting:
                 yield run.take()
         except (CancelledError, RuntimeError) as error:  # of a pool that was shut down
@@ -86,7 +87,7 @@ class LocalEngine:
 
     def encode(self, window: Window) -> Vector:
         """Return the embedding of one window."""
-        features = self.backbone.features(window.audio.samples)
+        features = self.backbone.features(window.samples)
         with self.turns:
             return self.backbone.encode(features)
 
@@ -97,86 +98,18 @@ class LocalEngine:
         self.worker_pool.shutdown(cancel_futures=True)
 
 
-def open_engine(settings: EngineSettings) -> LocalEngine:
-    """Return an engine that embeds in threads of this process."""
-    return LocalEngine(settings)
-
-
-_Block = list[tuple[Recording, Found | None]]
-
-
-def _looked_up(
-    recordings: Iterable[Recording], cache: AudioCache | None
-) -> Iterator[tuple[_Block, bool]]:
-    """Yield recordings with what the cache knows about them, and whether the next one is known.
-
-    Without a cache they come one by one. A list is looked up a block ahead while all of it is
-    known. Otherwise the next block is looked up when it is due: files may change meanwhile, and
-    recordings that are still being found are not waited for.
-    """
-    if cache is None:
-        for recording in recordings:
-            yield [(recording, None)], False
-        return
-    rest = iter(recordings)
-    block = _look_up(rest, cache)
-    while block:
-        quick = isinstance(recordings, Sequence) and all(map(_is_known, block))
-        after = _look_up(rest, cache) if quick else []
-        yield block, bool(after) and _is_known(after[0])
-        block = after or _look_up(rest, cache)
-
-
-def _look_up(rest: Iterator[Recording], cache: AudioCache) -> _Block:
-    block = list(islice(rest, BLOCK))
-    local = [is_local_file(recording) for recording in block]
-    if all(local):
-        return list(zip(block, cache.look_up(block), strict=True))
-    found = iter(cache.look_up(list(compress(block, local))))  # a reader looks up the others
-    return [(r, next(found) if near else None) for r, near in zip(block, local, strict=True)]
-
-
-def _is_known(one: tuple[Recording, Found | None]) -> bool:
-    return one[1] is not None and one[1].entry is not None
-
-
-class _KnownBlock(EmbeddedBlock):
-    """Recordings whose embeddings are in the cache; they stay packed until they are needed."""
-
-    def __init__(self, block: _Block, *, followed: bool) -> None:
-        self.sources = [describe(recording) for recording, _ in block]
-        self.errors = [""] * len(block)
-        self.followed = followed
-        self._entries = [found.entry for _, found in block if found and found.entry]
-
-    def __iter__(self) -> Iterator[Embedded]:
-        for source, entry in zip(self.sources, self._entries, strict=True):
-            yield Embedded(source, *unpacked(entry))
-
-    @property
-    def seconds(self) -> list[float]:
-        return [seconds_of(entry) for entry in self._entries]
-
-    def embeddings(self) -> Matrix:
-        return embeddings_of(self._entries)
+open_engine = LocalEngine
 
 
 @dataclass(eq=False, slots=True)
 class _Task:
-    """A recording in work: what is known about it, and its windows so far."""
+    """A recording in work: what the cache knows about it, and its windows so far."""
 
     recording: Recording
-    found: Found | None
+    entry: CacheEntry
     reading: Future[None] | None = None
     spans: list[tuple[float, float]] = field(default_factory=list)
     rows: list[Future[Vector]] = field(default_factory=list)
-
-    @property
-    def done(self) -> bool:
-        """Whether its result is ready."""
-        if self.reading is None:
-            return True
-        return self.reading.done() and all(row.done() for row in reversed(self.rows))
 
 
 class _Run:
@@ -189,41 +122,49 @@ class _Run:
         self._slots = Semaphore(engine.slots)
         self._in_work = 0
         self._stopped = Event()
-        self._new: list[Found] = []
+        self._new: list[CacheEntry] = []
         self._stored_at = time.monotonic()
-
-    @property
-    def full(self) -> bool:
-        """Whether no further recording may be started; those from the cache cost little."""
-        return self._in_work >= 2 * self._engine.readers or len(self.waiting) >= 2 * BLOCK
 
     @property
     def ready(self) -> bool:
         """Whether the next result is ready."""
-        return bool(self.waiting) and self.waiting[0].done
+        if not self.waiting:
+            return False
+        task = self.waiting[0]
+        if task.reading is None:
+            return True
+        return task.reading.done() and all(row.done() for row in reversed(task.rows))
 
-    def process(self, block: _Block, *, followed: bool) -> Iterator[EmbeddedBlock]:
-        """Start the recordings of a block, and yield the results that are ready.
-
-        `followed` tells whether the recording after the block is known.
-        """
-        known = [] if self.waiting else list(takewhile(_is_known, block))
-        if known:
-            more = followed and len(known) == len(block)
-            yield _KnownBlock(known, followed=more)
-        for recording, found in block[len(known) :]:
-            while self.full:
+    def process(self, recordings: list[Recording]) -> Iterator[EmbeddedBlock]:
+        """Start some recordings, and yield the results that are ready."""
+        entries = [CacheEntry()] * len(recordings)
+        if self._cache:
+            entries = self._cache.look_up(recordings)
+        cached: list[Packed] = []
+        for entry in entries:
+            if self.waiting or entry.windows is None:
+                break
+            cached.append(entry.windows)
+        if cached:
+            yield CachedBlock([describe(one) for one in recordings[: len(cached)]], cached)
+        for number in range(len(cached), len(recordings)):
+            # Those from the cache cost little, but need memory.
+            while self._in_work >= 2 * self._engine.readers or len(self.waiting) >= 2 * BLOCK:
                 yield self.take()
-            self._start(recording, found)
+            task = _Task(recordings[number], entries[number])
+            if task.entry.windows is None:
+                self._in_work += 1
+                task.reading = self._engine.reader_pool.submit(self._read, task)
+            self.waiting.append(task)
         while self.ready:
             yield self.take()
 
     def take(self) -> EmbeddedBlock:
         """Return the next results; wait for the first of them if necessary."""
-        found = [self._embedded(self.waiting.popleft())]
-        while self.ready and len(found) < BLOCK:
-            found.append(self._embedded(self.waiting.popleft()))
-        return EmbeddedBlock(found)
+        results = [self._embedded(self.waiting.popleft())]
+        while self.ready and len(results) < BLOCK:
+            results.append(self._embedded(self.waiting.popleft()))
+        return EmbeddedBlock(results)
 
     def stop(self) -> None:
         """End what is still in work, also in the middle of a recording; store what is new."""
@@ -239,36 +180,17 @@ class _Run:
             self._cache.put(self._new)
             self._cache.close()
 
-    def _embedded(self, task: _Task) -> Embedded:
-        name = describe(task.recording)
-        try:
-            return Embedded(name, *self._result(task))
-        except AudioError as error:
-            for row in task.rows:
-                row.cancel()
-            return failed(name, str(error), dim=self._engine.backbone.dim)
-
-    def _start(self, recording: Recording, found: Found | None) -> None:
-        """Put a recording in work; one from the cache is done already."""
-        task = _Task(recording, found)
-        if found is None or found.entry is None:
-            self._in_work += 1
-            task.reading = self._engine.reader_pool.submit(self._read, task)
-        self.waiting.append(task)
-
     def _read(self, task: _Task) -> None:
         """Cut a recording into windows and pass them to the workers, unless it is cached."""
         if self._stopped.is_set():
             return
-        recording, found = task.recording, task.found
+        recording, model = task.recording, self._engine.backbone
         if self._cache:
-            if is_local_file(recording):
+            if isinstance(recording, (str, PathLike)) and not is_url(recording):
                 check_file(Path(describe(recording)))  # the cache would wait for a pipe
-            found = self._cache.read(recording, found or self._cache.look_up([recording])[0])
-            task.found = found
-            if found.entry is not None:
+            task.entry = self._cache.read(recording, task.entry)
+            if task.entry.windows is not None:
                 return
-        model = self._engine.backbone
         for window in sounding_windows(recording, rate=model.rate, seconds=model.seconds):
             self._slots.acquire()
             if self._stopped.is_set():
@@ -279,26 +201,29 @@ class _Run:
             row.add_done_callback(lambda _: self._slots.release())
             task.spans.append((window.start_s, window.end_s))
             task.rows.append(row)
-        if found and not unchanged(recording, found):
-            task.found = Found()  # it was written to meanwhile: which content was embedded?
+        if self._cache and not unchanged(recording, task.entry):
+            task.entry = CacheEntry()  # it was written to meanwhile: which content was embedded?
 
-    def _result(self, task: _Task) -> WindowEmbeddings:
-        """Wait for the windows of a recording, and keep those that are new for the cache."""
-        if task.reading is not None:
-            self._in_work -= 1
-            task.reading.result()
-        found = task.found or Found()
-        if found.entry is None:
-            spans, rows = np.array(task.spans), np.stack([row.result() for row in task.rows])
-            check_finite(describe(task.recording), rows)
-        else:
-            spans, rows = unpacked(found.entry)
+    def _embedded(self, task: _Task) -> Embedded:
+        """Wait for the windows of a recording; those that are new are stored in the cache."""
+        name = describe(task.recording)
+        try:
+            if task.reading is not None:
+                self._in_work -= 1
+                task.reading.result()
+            if task.entry.windows is not None:
+                spans, rows = unpacked(task.entry.windows)
+            else:
+                spans, rows = np.array(task.spans), np.stack([row.result() for row in task.rows])
+                check_finite(name, rows)
+        except AudioError as error:
+            for row in task.rows:
+                row.cancel()
+            return failed(name, str(error), dim=self._engine.backbone.dim)
         if self._cache and task.reading is not None:
-            self._store(self._cache, found._replace(entry=found.entry or packed(spans, rows)))
-        return spans, rows
-
-    def _store(self, cache: AudioCache, found: Found) -> None:
-        self._new.append(found)
-        if len(self._new) >= BLOCK or time.monotonic() - self._stored_at > _STORE_SECONDS:
-            cache.put(self._new)
-            self._new, self._stored_at = [], time.monotonic()
+            windows = task.entry.windows or packed(spans, rows)
+            self._new.append(task.entry._replace(windows=windows))
+            if len(self._new) >= BLOCK or time.monotonic() - self._stored_at > _STORE_SECONDS:
+                self._cache.put(self._new)
+                self._new, self._stored_at = [], time.monotonic()
+        return Embedded(name, spans, rows)

@@ -16,10 +16,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from driftscore.audio import Recording
+from driftscore.audio.recordings import Recording
 from driftscore.backbones import Backbone, load_backbone
+from driftscore.backbones.vectors import Matrix, Vector, unit_mean
 from driftscore.errors import AudioError, UsageError
-from driftscore.vectors import Matrix, Vector, unit_mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,21 +40,14 @@ class Embedded:
     @property
     def embedding(self) -> Vector:
         """The embedding of the recording: the unit mean of its windows."""
-        self.check()
-        if len(self.rows) == 1:  # what unit_mean returns, in a tenth of the time
-            row: Vector = self.rows[0]
-            return row
+        if self.error:
+            raise AudioError(self.error)
         return unit_mean(self.rows)
 
     @property
     def seconds(self) -> float:
         """The end of the last window that is not silent."""
         return float(self.spans.item(-1)) if len(self.spans) else 0.0
-
-    def check(self) -> None:
-        """Raise the error, if there is one."""
-        if self.error:
-            raise AudioError(self.error)
 
 
 class EmbeddedBlock:
@@ -63,12 +56,10 @@ class EmbeddedBlock:
     An engine whose recordings are ready one by one yields blocks of one.
     """
 
-    def __init__(self, recordings: Sequence[Embedded], *, followed: bool = False) -> None:
+    def __init__(self, recordings: Sequence[Embedded]) -> None:
         self.sources: Sequence[str] = [one.source for one in recordings]
         self.errors: Sequence[str] = [one.error for one in recordings]
         """The error of each recording, empty for a good one."""
-        self.followed = followed
-        """Whether the next block is ready already."""
         self._recordings = recordings
 
     def __len__(self) -> int:
@@ -151,7 +142,7 @@ class EngineModule(Protocol):
         """Return an engine that is ready to embed."""
 
 
-MOST_THREADS = 1024
+MAX_THREADS = 1024
 
 
 def thread_count(threads: int | None) -> int:
@@ -160,6 +151,6 @@ def thread_count(threads: int | None) -> int:
         return os.cpu_count() or 1
     if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
         raise UsageError(f"threads must be a positive integer, got {threads!r}")
-    if threads > MOST_THREADS:
-        raise UsageError(f"threads must be at most {MOST_THREADS}, got {threads}")
+    if threads > MAX_THREADS:
+        raise UsageError(f"threads must be at most {MAX_THREADS}, got {threads}")
     return threads

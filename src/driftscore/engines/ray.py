@@ -10,24 +10,25 @@ Recordings, models and stores must be in places that every node sees.
 import io
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain, islice, takewhile
 from pathlib import Path
+from socket import gethostname
 from threading import Lock
 from typing import BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from driftscore.audio import Audio, Recording, describe, unreadable
-from driftscore.audiocache import BLOCK
+from driftscore.audio.decoding import is_encoded
+from driftscore.audio.recordings import Audio, Recording, describe, unreadable
 from driftscore.backbones import Backbone
-from driftscore.decoding import is_encoded
-from driftscore.engines import local
-from driftscore.engines._ray_tasks import AHEAD, TRIES, Lost, connected, node, run_tasks, slots
+from driftscore.backbones.vectors import Matrix
+from driftscore.engines.audio_cache import BLOCK
+from driftscore.engines.local import LocalEngine
 from driftscore.engines.protocol import (
     Embedded,
     EmbeddedBlock,
@@ -36,15 +37,15 @@ from driftscore.engines.protocol import (
     failed,
     thread_count,
 )
+from driftscore.engines.ray_tasks import AHEAD, TRIES, Lost, connected, run_tasks, slots
 from driftscore.errors import MismatchError, UsageError
-from driftscore.files import is_url
-from driftscore.vectors import Matrix
+from driftscore.storage.files import is_url
 from driftscore.version import __version__
 
 SHARD = 16
 """Recordings per shard: little is lost with a worker, and Ray's overhead is negligible."""
 
-_BUFFERED = 50_000  # windows that may wait for a slow recording before them: about 100 MB
+_MAX_WINDOWS = 50_000  # that may wait for a slow recording before them: about 100 MB
 
 
 class RayEngine:
@@ -77,18 +78,24 @@ class RayEngine:
         due = 0
 
         def full() -> bool:
-            return sum(1 + len(result.rows) for result in buffered.values()) > _BUFFERED
+            return sum(1 + len(result.rows) for result in buffered.values()) > _MAX_WINDOWS
 
-        self._connect()
-        with connected(settings.address) as ray:
+        def split(shard: _Shard) -> list[_Shard]:
+            return [(parcel,) for parcel in shard] if len(shard) > 1 else []
+
+        with self._lock:
+            if not self._connected:
+                self._connection.enter_context(connected(settings.address))
+                self._connected = True
+        with connected() as ray:
             shards = _shards(recordings, lambda: slots(ray, cores))
-            for shard, answer in run_tasks(task, shards, cores=cores, split=_split, wait=full):
+            for shard, answer in run_tasks(task, shards, cores=cores, split=split, wait=full):
                 for parcel, result in zip(shard, _unpacked(shard, answer, dim), strict=True):
-                    buffered[parcel.place] = result
+                    buffered[parcel.number] = result
                 while due in buffered:
                     ready = list(takewhile(buffered.__contains__, range(due, due + BLOCK)))
                     due += len(ready)
-                    yield EmbeddedBlock([buffered.pop(place) for place in ready])
+                    yield EmbeddedBlock([buffered.pop(number) for number in ready])
 
     def close(self) -> None:
         """Disconnect from the cluster, if this engine connected to it."""
@@ -96,23 +103,15 @@ class RayEngine:
             self._connection.close()
             self._connected = False
 
-    def _connect(self) -> None:
-        with self._lock:
-            if not self._connected:
-                self._connection.enter_context(connected(self.settings.address))
-                self._connected = True
 
-
-def open_engine(settings: EngineSettings) -> RayEngine:
-    """Return an engine that embeds on a Ray cluster; `threads` are the cores of one task."""
-    return RayEngine(settings)
+open_engine = RayEngine
 
 
 @dataclass(frozen=True, eq=False)
 class _Parcel:
-    """A recording to send: its place in the order, its name here, and what is sent."""
+    """A recording to send: its number in the order, its name here, and what is sent."""
 
-    place: int
+    number: int
     name: str
     recording: Recording
     error: str = ""
@@ -126,14 +125,8 @@ class _Parcel:
 
 
 _Shard = tuple[_Parcel, ...]
-_Found = tuple[NDArray[np.float64], Matrix, str, str]
+_Answer = tuple[NDArray[np.float64], Matrix, str, str]
 """What a worker returns: spans, rows, error, and its node if the file is missing there."""
-
-
-class _Copy(io.BytesIO):
-    """The bytes of an open file, under its name."""
-
-    name = ""
 
 
 def _shards(recordings: Iterable[Recording], at_once: Callable[[], int]) -> Iterator[_Shard]:
@@ -149,45 +142,55 @@ def _shards(recordings: Iterable[Recording], at_once: Callable[[], int]) -> Iter
         yield tuple(_parcel(*ahead.popleft()) for _ in range(size))
 
 
-def _parcel(place: int, recording: Recording) -> _Parcel:
+def _parcel(number: int, recording: Recording) -> _Parcel:
+    """Return a recording as a path, as bytes or as samples, which another process can use."""
     name = describe(recording)
     try:
-        return _Parcel(place, name, _sendable(recording, name))
+        if isinstance(recording, (str, os.PathLike)):
+            recording = name if is_url(name) else str(Path(name).absolute())
+        elif not isinstance(recording, bytes) and is_encoded(recording):
+            copy = io.BytesIO(cast(BinaryIO, recording).read())
+            copy.name = name
+            recording = copy
+        elif not isinstance(recording, bytes):
+            recording = Audio.of(recording)
     except Exception as error:  # of a file object, or of what is no recording: one bad recording
-        return _Parcel(place, name, b"", str(unreadable(recording, error)))
-
-
-def _sendable(recording: Recording, name: str) -> Recording:
-    """Return a recording as a path, as bytes or as samples, which another process can use."""
-    if isinstance(recording, (str, os.PathLike)):
-        return name if is_url(name) else str(Path(name).absolute())
-    if isinstance(recording, bytes):
-        return recording
-    if is_encoded(recording):
-        copy = _Copy(cast(BinaryIO, recording).read())
-        copy.name = name
-        return copy
-    return Audio.of(recording)
-
-
-def _split(shard: _Shard) -> Sequence[_Shard]:
-    return [(parcel,) for parcel in shard] if len(shard) > 1 else ()
+        return _Parcel(number, name, b"", str(unreadable(recording, error)))
+    return _Parcel(number, name, recording)
 
 
 def _embed_shard(
     shard: _Shard, *, model: ModelSpec, expected: dict[str, str], audio_cache: bool, threads: int
-) -> list[_Found]:
+) -> list[_Answer]:
     """Embed a shard in a worker process."""
     engine = _worker_engine(model, audio_cache, threads)
-    _check_identity(engine.backbone, expected)
-    results = chain.from_iterable(engine.embed([parcel.recording for parcel in shard]))
-    return [
-        (result.spans, result.rows, result.error, _missing_at(parcel) if result.error else "")
-        for parcel, result in zip(shard, results, strict=True)
+    own = _identity(engine.backbone)
+    differing = [
+        f"{key} {own[key]} for {expected[key]}" for key in own if own[key] != expected[key]
     ]
+    if differing:
+        raise MismatchError(
+            f"The model {engine.backbone.name} is not the one that was asked for "
+            f"({', '.join(differing)}); install the same driftscore, extras and weights on every "
+            "node"
+        )
+    answers: list[_Answer] = []
+    results = chain.from_iterable(engine.embed([parcel.recording for parcel in shard]))
+    for parcel, result in zip(shard, results, strict=True):
+        missing = result.error and parcel.file and not Path(parcel.file).exists()
+        node = gethostname() if missing else ""
+        answers.append((result.spans, result.rows, result.error, node))
+    return answers
 
 
-def _unpacked(shard: _Shard, answer: "list[_Found] | Lost", dim: int) -> Iterator[Embedded]:
+@lru_cache(maxsize=2)
+def _worker_engine(model: ModelSpec, audio_cache: bool, threads: int) -> LocalEngine:
+    """Return the engine of a worker process, which loads the model once."""
+    settings = EngineSettings(model.load(), model, audio_cache=audio_cache, threads=threads)
+    return LocalEngine(settings)
+
+
+def _unpacked(shard: _Shard, answer: "list[_Answer] | Lost", dim: int) -> Iterator[Embedded]:
     """Yield the results of a shard under the names that its recordings have here."""
     if isinstance(answer, Lost):
         for parcel in shard:
@@ -197,10 +200,10 @@ def _unpacked(shard: _Shard, answer: "list[_Found] | Lost", dim: int) -> Iterato
             )
             yield failed(parcel.name, error, dim=dim)
         return
-    for parcel, (spans, rows, error, missing_at) in zip(shard, answer, strict=True):
-        if missing_at and parcel.file and Path(parcel.file).exists():
+    for parcel, (spans, rows, error, node) in zip(shard, answer, strict=True):
+        if node and parcel.file and Path(parcel.file).exists():
             error = (
-                f"{parcel.name} does not exist on the node {missing_at}; put it into a folder that "
+                f"{parcel.name} does not exist on the node {node}; put it into a folder that "
                 "every node sees under the same name, or give a URL"
             )
         elif parcel.error:
@@ -211,18 +214,6 @@ def _unpacked(shard: _Shard, answer: "list[_Found] | Lost", dim: int) -> Iterato
         yield Embedded(parcel.name, spans.copy(), rows.copy(), error)
 
 
-def _missing_at(parcel: _Parcel) -> str:
-    """Return the name of this node if the file of a recording does not exist here."""
-    return node() if parcel.file and not Path(parcel.file).exists() else ""
-
-
-@lru_cache(maxsize=2)
-def _worker_engine(model: ModelSpec, audio_cache: bool, threads: int) -> local.LocalEngine:
-    """Return the engine of a worker process, which loads the model once."""
-    settings = EngineSettings(model.load(), model, audio_cache=audio_cache, threads=threads)
-    return local.open_engine(settings)
-
-
 def _identity(backbone: Backbone) -> dict[str, str]:
     """Return everything that must be the same on every node for the same rows."""
     return {
@@ -230,15 +221,3 @@ def _identity(backbone: Backbone) -> dict[str, str]:
         "fingerprint": backbone.fingerprint,
         "runtime": backbone.cache_key,
     }
-
-
-def _check_identity(model: Backbone, expected: dict[str, str]) -> None:
-    own = _identity(model)
-    differing = [
-        f"{key} {own[key]} for {expected[key]}" for key in own if own[key] != expected[key]
-    ]
-    if differing:
-        raise MismatchError(
-            f"The model {model.name} is not the one that was asked for ({', '.join(differing)}); "
-            "install the same driftscore, extras and weights on every node"
-        )

@@ -1,18 +1,15 @@
-"""The same as csv, with a byte order mark: Excel then reads accents and other scripts correctly."""
+"""csv for Excel: a byte order mark, so that accents are read right; no text is run as a formula."""
 
 from collections.abc import Iterable, Sequence
 from typing import IO
 
-from driftscore.formats._values import write_csv
-from driftscore.formats.protocol import OutputRow
-
-MARK = "\ufeff"
+from driftscore.formats import OutputRow, csv, is_unicode
 
 
 def write(
     rows: Iterable[OutputRow], out: IO[str], *, title: str = "", columns: Sequence[str] = ()
 ) -> None:
     """Write the mark, a header and one line per row, as the rows arrive."""
-    if (getattr(out, "encoding", None) or "utf-8").lower().startswith("utf"):
-        out.write(MARK)  # another encoding has no such character
-    write_csv(rows, out, columns)
+    if is_unicode(out):
+        out.write("\ufeff")  # another encoding has no such character
+    csv.write(rows, out, columns=columns, spreadsheet=True)

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import IO
 
-from driftscore.formats._values import after_row, json_text
-from driftscore.formats.protocol import OutputRow
+from driftscore.formats import OutputRow, after_row, json_text
 
 
 def write(

@@ -8,16 +8,16 @@ import csv
 from collections.abc import Iterable, Sequence
 from typing import IO
 
-from driftscore.formats._values import (
+from driftscore.formats import (
+    OutputRow,
     after_row,
     cell,
     decimals,
     full_path,
-    labelled,
     number,
+    spans,
     visible,
 )
-from driftscore.formats.protocol import OutputRow
 
 SPANS = True
 _COLUMNS = ("INDIR", "FOLDER", "IN FILE", "OFFSET", "DURATION", "TOP1MATCH", "SCORE", "DATE",
@@ -30,16 +30,21 @@ def write(
     """Write a header and one line per event, as the rows arrive."""
     writer, flush = csv.writer(out, lineterminator="\n"), after_row(out)
     writer.writerow(_COLUMNS)
-    for row in labelled(rows, "kaleidoscope"):
+    for row in spans(rows, "kaleidoscope"):
+        if not row["label"]:
+            continue
         path = full_path(str(row["file"]))
-        start, end = number(row, "start_s") or 0.0, number(row, "end_s") or 0.0
+        duration = f"{number(row, 'end_s') - number(row, 'start_s'):.6f}"
         date, _, clock = str(row.get("time") or "").partition("T")
-        score = decimals(number(row, "score"))
-        place = map(_text, (str(path.parent.parent), path.parent.name, path.name))
-        what = (_text(str(row["label"])), score, _text(date), _text(clock[:8]), "")
-        writer.writerow([*place, decimals(start), decimals(end - start), *what])
+        texts = (
+            str(path.parent.parent),
+            path.parent.name,
+            path.name,
+            str(row["label"]),
+            date,
+            clock[:8],
+        )
+        *file, label, date, clock = (cell(visible(text)) for text in texts)
+        score = decimals(row, "score")
+        writer.writerow([*file, decimals(row, "start_s"), duration, label, score, date, clock, ""])
         flush()
-
-
-def _text(text: str) -> object:
-    return cell(visible(text))

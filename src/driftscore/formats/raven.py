@@ -9,8 +9,7 @@ from the start of its own recording. The frequency columns span the complete ban
 from collections.abc import Iterable, Sequence
 from typing import IO
 
-from driftscore.formats._values import after_row, decimals, full_path, number, spans, visible
-from driftscore.formats.protocol import OutputRow
+from driftscore.formats import OutputRow, after_row, decimals, full_path, number, spans, visible
 
 SPANS = True
 LENGTHS = True
@@ -19,7 +18,7 @@ _COLUMNS = (
     "High Freq (Hz)", "File Offset (s)", "Begin File", "Begin Path", "Label", "Score",
     "Level (dBFS)", "SNR (dB)", "Clock Time",
 )  # fmt: skip
-_HIGHEST_HZ = 8000.0
+_MAX_HZ = 8000.0
 """The upper end of the band where the sample rate is not given; within that of most recordings."""
 
 
@@ -33,24 +32,19 @@ def write(
     for row in spans(rows, "raven"):
         if str(row["file"]) != file:
             file, before_s, length_s = str(row["file"]), before_s + length_s, 0.0
-        length_s = number(row, "duration_s") or 0.0
+        length_s = number(row, "duration_s")
         if not row["label"]:  # a recording without an event
             continue
         count += 1
-        out.write("\t".join(_cells(count, before_s, row)) + "\n")
+        start_s, end_s, rate = (number(row, key) for key in ("start_s", "end_s", "rate"))
+        path = full_path(file)
+        cells = [
+            str(count), "Spectrogram 1", "1",
+            f"{before_s + start_s:.6f}", f"{before_s + end_s:.6f}",
+            "0.0", f"{rate / 2 if rate else _MAX_HZ:.1f}", f"{start_s:.6f}",
+            visible(path.name), visible(str(path)), visible(str(row["label"])),
+            decimals(row, "score"), decimals(row, "level_db", 1), decimals(row, "snr_db", 1),
+            visible(str(row.get("time") or "")),
+        ]  # fmt: skip
+        out.write("\t".join(cells) + "\n")
         flush()
-
-
-def _cells(count: int, before_s: float, row: OutputRow) -> list[str]:
-    start_s, end_s = number(row, "start_s") or 0.0, number(row, "end_s") or 0.0
-    rate = number(row, "rate")
-    path = full_path(str(row["file"]))
-    return [
-        str(count), "Spectrogram 1", "1",
-        decimals(before_s + start_s), decimals(before_s + end_s),
-        "0.0", decimals(rate / 2 if rate else _HIGHEST_HZ, 1),
-        decimals(start_s), visible(path.name), visible(str(path)), visible(str(row["label"])),
-        decimals(number(row, "score")),
-        decimals(number(row, "level_db"), 1), decimals(number(row, "snr_db"), 1),
-        visible(str(row.get("time") or "")),
-    ]  # fmt: skip

@@ -3,14 +3,17 @@
 A *condition* is a dataset in a noise, mixing, SNR and seed, embedded by one backbone. Clean clips
 are the recordings as they are, so a clean condition has no noise, mixing or seed. A *scoring* is a
 rule with all its settings. A *cell* is one scoring in one condition, and a *row* is its result.
-The key of a cell is canonical JSON of everything that can change its number.
+The key of a cell is canonical JSON of everything that can change its number. Random draws come from
+the generator of a key (`generator`), so that order, retries and workers change nothing.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar, get_args, get_type_hints
+from typing import NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -186,82 +189,24 @@ def join_keys(condition: str, scoring: str) -> str:
     return f'{{"condition":{condition},"protocol":{PROTOCOL},"scoring":{scoring}}}'
 
 
-def read_condition(key: str) -> Condition:
-    """Return the condition that a key describes; raise `FormatError` for any other text."""
-    found = _built(Condition, _json(key))
-    return _same(found, key)
+Keyed = TypeVar("Keyed", Condition, Scoring, Cell)
 
 
-def read_cell(key: str) -> Cell:
-    """Return the cell that a key describes; raise `FormatError` for any other text."""
-    content = _json(key)
-    condition = _built(Condition, content.get("condition"))
-    return _same(Cell(condition, read_scoring(content.get("scoring"))), key)
-
-
-def read_scoring(values: object) -> Scoring:
-    """Return the scoring with these values; raise `FormatError` for others."""
-    return _built(Scoring, values)
-
-
-Keyed = TypeVar("Keyed", Condition, Cell)
-Part = TypeVar("Part", Condition, Scoring)
-
-
-def _json(key: str) -> dict[str, object]:
+def read_key(kind: type[Keyed], key: str) -> Keyed:
+    """Return the condition, scoring or cell of a key; raise `FormatError` for any other text."""
     try:
-        content = json.loads(key)
-    except (ValueError, TypeError, RecursionError) as error:
-        raise FormatError(f"a key is not JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise FormatError("a key is not a table of settings")
-    return content
-
-
-def _built(kind: type[Part], values: object) -> Part:
-    """Return a condition or a scoring from values of the right types, text without surrogates."""
-    name = kind.__name__.lower()
-    if not isinstance(values, dict):
-        raise FormatError(f"a {name} is missing")
-    kinds = _KINDS[kind.__name__]
-    for key, value in values.items():
-        if key not in kind.__slots__:
-            raise FormatError(f"a {name} has no {key!r}")
-        # A text with half of a surrogate pair cannot be written to a file.
-        damaged = isinstance(value, str) and not value.isascii() and _has_surrogates(value)
-        if damaged or not _is_of(value, kinds[key]):
-            raise FormatError(f"the {key} of a {name} cannot be {value!r:.60}")
-    try:
-        return kind(**values)
-    except TypeError as error:
-        raise FormatError(f"a {name} is incomplete: {error}") from error
-
-
-def _kinds(kind: type[Condition] | type[Scoring]) -> dict[str, tuple[object, ...]]:
-    """Return the types that each value of a condition or a scoring may have."""
-    return {name: get_args(hint) or (hint,) for name, hint in get_type_hints(kind).items()}
-
-
-_KINDS = {kind.__name__: _kinds(kind) for kind in (Condition, Scoring)}
-
-
-def _is_of(value: object, kinds: tuple[object, ...]) -> bool:
-    """Return whether a value of JSON is of a type; a whole number may stand for a float."""
-    if isinstance(value, bool):
-        return bool in kinds
-    return type(value) in kinds or (isinstance(value, int) and float in kinds)
-
-
-def _same(found: Keyed, key: str) -> Keyed:
-    """Return what was read from a key, if it has that key: else it is of another version."""
-    try:
-        same = found.key == key
-    except ValueError:  # a NaN
-        same = False
-    if not same:
+        value = msgspec.json.decode(key, type=kind)
+    except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+        raise FormatError(f"a key is not that of a {kind.__name__.lower()}: {error}") from error
+    if value.key != key:
         raise FormatError("a key is of another version of the lab")
-    return found
+    return value
 
 
-def _has_surrogates(text: str) -> bool:
-    return any("\ud800" <= sign <= "\udfff" for sign in text)
+def generator(*key: str | int | float | None) -> np.random.Generator:
+    """Return the random generator of a key: the same key gives the same draws on any machine.
+
+    The key is what identifies the work, such as dataset, noise, clip and seed.
+    """
+    text = json.dumps(key, ensure_ascii=False, allow_nan=False)
+    return np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest(), "big"))

@@ -21,12 +21,13 @@ change nothing about the others.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from driftscore.errors import UndefinedMetricError, UsageError
+from driftscore.events.tracking import Event
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -35,40 +36,6 @@ HOUR_S = 3600.0
 RESAMPLES = 1000
 BLOCK_S = 60.0
 """What is resampled for an interval: minutes, since events of one minute are not independent."""
-
-
-class Span(Protocol):
-    """A label from one time to another."""
-
-    @property
-    def label(self) -> str:
-        """What sounds."""
-
-    @property
-    def start_s(self) -> float:
-        """When it starts, in seconds."""
-
-    @property
-    def end_s(self) -> float:
-        """When it ends, in seconds."""
-
-
-class ScoredSpan(Span, Protocol):
-    """A label from one time to another, and how sure the detector is of it."""
-
-    @property
-    def score(self) -> float:
-        """The score; higher is better."""
-
-
-@dataclass(frozen=True)
-class DetectedEvent:
-    """An event as a detector gives it, or as it is stored."""
-
-    label: str
-    start_s: float
-    end_s: float
-    score: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -85,11 +52,11 @@ class Matching:
         if self.offset and self.onset_s is None:
             raise UsageError("Matching by offset needs onset_s, the tolerance in seconds")
 
-    def allowed(self, truth: Sequence[Span], found: Sequence[Span]) -> Bools:
+    def allowed(self, truth: Sequence[Event], detected: Sequence[Event]) -> Bools:
         """Return which true event (rows) may be matched with which found one (columns)."""
-        labels = {label: n for n, label in enumerate({e.label for e in (*truth, *found)})}
+        labels = {label: n for n, label in enumerate({e.label for e in (*truth, *detected)})}
         number, start, end = _columns(truth, labels)
-        other, begins, ends = _columns(found, labels)
+        other, begins, ends = _columns(detected, labels)
         same: Bools = number[:, None] == other
         if self.onset_s is None:
             return same & (start[:, None] < ends) & (begins < end[:, None])
@@ -109,7 +76,7 @@ class EventMatch(NamedTuple):
     """A true event and the found event that it is matched with, by their positions."""
 
     truth: int
-    found: int
+    detected: int
 
 
 @dataclass(frozen=True)
@@ -123,8 +90,8 @@ class DetectionCounts:
     @property
     def precision(self) -> float:
         """The share of found events that are right; NaN if nothing was found."""
-        found = self.hits + self.false_alarms
-        return self.hits / found if found else float("nan")
+        every = self.hits + self.false_alarms
+        return self.hits / every if every else float("nan")
 
     @property
     def recall(self) -> float:
@@ -167,79 +134,80 @@ class DetectionCurve:
         return float(self.recall[allowed].max(initial=0.0))
 
 
-def match(truth: Sequence[Span], found: Sequence[Span], matching: Matching) -> list[EventMatch]:
+def match(
+    truth: Sequence[Event], detected: Sequence[Event], matching: Matching
+) -> list[EventMatch]:
     """Return as many one-to-one matches as there can be, in the order of the true events.
 
     Where there is a choice, the found events that start nearest to a true one get theirs first.
     """
-    far = _distances(truth, found, matching).min(axis=0, initial=np.inf)
-    owners = _owners(truth, found, matching, np.argsort(far, kind="stable").tolist())[1]
+    owners = _owners(truth, detected, matching)[1]
     return [EventMatch(t, f) for t, f in enumerate(owners) if f >= 0]
 
 
-def count(truth: Sequence[Span], found: Sequence[Span], matching: Matching) -> DetectionCounts:
+def count(truth: Sequence[Event], detected: Sequence[Event], matching: Matching) -> DetectionCounts:
     """Return the numbers of hits, missed events and false alarms."""
-    hits = len(match(truth, found, matching))
-    return DetectionCounts(hits, len(truth) - hits, len(found) - hits)
+    hits = len(match(truth, detected, matching))
+    return DetectionCounts(hits, len(truth) - hits, len(detected) - hits)
 
 
 def detection_curve(
-    truth: Sequence[Span], found: Sequence[ScoredSpan], matching: Matching, *, seconds: float
+    truth: Sequence[Event], detected: Sequence[Event], matching: Matching, *, seconds: float
 ) -> DetectionCurve:
     """Return precision, recall and false alarms at each distinct score, in `seconds` of audio."""
     if not truth:
         raise UndefinedMetricError("Recall is not defined: there is no true event")
     if not seconds > 0:
         raise UsageError(f"seconds must be positive, got {seconds!r}")
-    scores = np.array([event.score for event in found], np.float64)
+    scores = np.array([event.score for event in detected], np.float64)
     order = np.argsort(-scores, kind="stable")
     # A found event that gets a match keeps some match when further ones are added, so the number
     # of matches among the best n is a running sum.
-    hit = _owners(truth, found, matching, order.tolist())[0]
+    hit = _owners(truth, detected, matching, order.tolist())[0]
     hits = np.cumsum(hit[order])
-    taken = np.arange(1, len(found) + 1)
+    taken = np.arange(1, len(detected) + 1)
     falling = scores[order]
-    last = np.r_[falling[1:] < falling[:-1], True][: len(found)]
+    last = np.r_[falling[1:] < falling[:-1], True][: len(detected)]
     wrong = (taken - hits) / (seconds / HOUR_S)
     columns = (falling, hits / np.maximum(taken, 1), hits / len(truth), wrong)
     return DetectionCurve(*(np.asarray(column[last], np.float64) for column in columns))
 
 
-def onset_errors(truth: Sequence[Span], found: Sequence[Span], matching: Matching) -> Floats:
+def onset_errors(truth: Sequence[Event], detected: Sequence[Event], matching: Matching) -> Floats:
     """Return for each match how many seconds the found event starts after the true one."""
-    pairs = match(truth, found, matching)
-    return np.array([found[p.found].start_s - truth[p.truth].start_s for p in pairs], np.float64)
+    pairs = match(truth, detected, matching)
+    return np.array(
+        [detected[p.detected].start_s - truth[p.truth].start_s for p in pairs], np.float64
+    )
 
 
-def count_within(found: Sequence[Span], start_s: float, end_s: float) -> int:
+def count_within(detected: Sequence[Event], start_s: float, end_s: float) -> int:
     """Return how many found events overlap a part of the recording, such as a quiet one."""
-    return sum(event.start_s < end_s and event.end_s > start_s for event in found)
+    return sum(event.start_s < end_s and event.end_s > start_s for event in detected)
 
 
 def joined(
-    recordings: Iterable[tuple[Sequence[Span], Sequence[ScoredSpan], float]],
-) -> tuple[list[DetectedEvent], list[DetectedEvent], float]:
+    recordings: Iterable[tuple[Sequence[Event], Sequence[Event], float]],
+) -> tuple[list[Event], list[Event], float]:
     """Return (truth, found, seconds) of several recordings as those of one, one after the other.
 
     The times of later recordings are moved far behind the earlier ones, so that no event is matched
     with one of another recording; `seconds` is the sum.
     """
-    truth: list[DetectedEvent] = []
-    found: list[DetectedEvent] = []
+    truth: list[Event] = []
+    detected: list[Event] = []
     total, start = 0.0, 0.0
-    for true, detected, seconds in recordings:
-        truth += [DetectedEvent(e.label, e.start_s + start, e.end_s + start) for e in true]
-        found += [
-            DetectedEvent(e.label, e.start_s + start, e.end_s + start, e.score) for e in detected
-        ]
+    for true, events, seconds in recordings:
+        truth += [Event(e.label, e.start_s + start, e.end_s + start, 0.0) for e in true]
+        detected += [Event(e.label, e.start_s + start, e.end_s + start, e.score) for e in events]
         total += seconds
         start += seconds + HOUR_S
-    return truth, found, total
+    return truth, detected, total
 
 
 def block_counts(
-    truth: Sequence[Span],
-    found: Sequence[Span],
+    truth: Sequence[Event],
+    detected: Sequence[Event],
     matching: Matching,
     *,
     seconds: float,
@@ -248,15 +216,15 @@ def block_counts(
     """Return hits, missed events and false alarms (columns) of each minute by when they start."""
     blocks = max(1, int(np.ceil(seconds / block_s)))
     counts = np.zeros((blocks, 3), np.int64)
-    pairs = match(truth, found, matching)
-    hit, taken = {p.truth for p in pairs}, {p.found for p in pairs}
+    pairs = match(truth, detected, matching)
+    hit, taken = {p.truth for p in pairs}, {p.detected for p in pairs}
 
-    def block(event: Span) -> int:
+    def block(event: Event) -> int:
         return min(int(event.start_s / block_s), blocks - 1)
 
     for number, event in enumerate(truth):
         counts[block(event), 0 if number in hit else 1] += 1
-    for number, event in enumerate(found):
+    for number, event in enumerate(detected):
         if number not in taken:
             counts[block(event), 2] += 1
     return counts
@@ -284,32 +252,33 @@ def resampled(
 
 
 def _owners(
-    truth: Sequence[Span], found: Sequence[Span], matching: Matching, order: Sequence[int]
+    truth: Sequence[Event],
+    detected: Sequence[Event],
+    matching: Matching,
+    order: Sequence[int] | None = None,
 ) -> tuple[Bools, list[int]]:
     """Return which found events are matched, and the found event of each true one (-1: none).
 
-    Found events are added in `order`, each by an augmenting path if there is one, so that the
-    number of matches is the largest possible after every step. Near onsets are tried first.
+    Found events are added in `order` (None: those that start nearest to a true one first), each by
+    an augmenting path if there is one, so that the number of matches is the largest possible after
+    every step. Near onsets are tried first.
     """
-    distances = _distances(truth, found, matching)
+    starts = np.array([event.start_s for event in truth], np.float64)
+    begins = np.array([event.start_s for event in detected], np.float64)
+    allowed = matching.allowed(truth, detected)
+    distances = np.where(allowed, np.abs(starts[:, None] - begins), np.inf)
+    if order is None:
+        order = np.argsort(distances.min(axis=0, initial=np.inf), kind="stable").tolist()
     nearest = np.argsort(distances, axis=0, kind="stable").T
     near = [
         row[: int(np.isfinite(column).sum())].tolist()
         for row, column in zip(nearest, distances.T, strict=True)
     ]
     owners = [-1] * len(truth)
-    matched = np.zeros(len(found), np.bool_)
+    matched = np.zeros(len(detected), np.bool_)
     for number in order:
         matched[number] = _augment(number, near, owners, set())
     return matched, owners
-
-
-def _distances(truth: Sequence[Span], found: Sequence[Span], matching: Matching) -> Floats:
-    """Return how far each true event (rows) starts from each found one; inf: not to be matched."""
-    starts = np.array([event.start_s for event in truth], np.float64)
-    begins = np.array([event.start_s for event in found], np.float64)
-    allowed = matching.allowed(truth, found)
-    return np.where(allowed, np.abs(starts[:, None] - begins), np.inf)
 
 
 def _augment(number: int, near: list[list[int]], owners: list[int], seen: set[int]) -> bool:
@@ -323,7 +292,7 @@ def _augment(number: int, near: list[list[int]], owners: list[int], seen: set[in
     return False
 
 
-def _columns(events: Sequence[Span], labels: dict[str, int]) -> tuple[Floats, Floats, Floats]:
+def _columns(events: Sequence[Event], labels: dict[str, int]) -> tuple[Floats, Floats, Floats]:
     """Return the label number, start and end of events as columns."""
     table = np.array([(labels[e.label], e.start_s, e.end_s) for e in events], np.float64)
     number, start, end = table.reshape(-1, 3).T

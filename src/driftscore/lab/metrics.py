@@ -13,7 +13,7 @@ An interval is a paired bootstrap over clips: both rules are measured on the sam
 and the interval contains the middle 95 % of the differences.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -25,7 +25,6 @@ from driftscore.errors import UndefinedMetricError, UsageError
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Indices = NDArray[np.intp]
-Rows = NDArray[np.float32] | NDArray[np.float64]
 
 RESAMPLES = 1000
 CONFIDENCE = 0.95
@@ -48,7 +47,6 @@ class Interval:
     difference: float
     low: float
     high: float
-    resamples: int = RESAMPLES
 
     @property
     def clear(self) -> bool:
@@ -59,18 +57,18 @@ class Interval:
 def hits(truth: ArrayLike, scores: ArrayLike) -> Bools:
     """Return for each clip whether the true class has the highest score."""
     rows = _scores(scores)
-    wanted = np.asarray(truth)
-    if wanted.dtype.kind not in "iu" or wanted.shape != (len(rows),):
+    indices = np.asarray(truth)
+    if indices.dtype.kind not in "iu" or indices.shape != (len(rows),):
         raise UsageError(
             f"Truth must be one class index per clip, ({len(rows)},) of integers, "
-            f"got {wanted.shape} of {wanted.dtype}"
+            f"got {indices.shape} of {indices.dtype}"
         )
-    if wanted.min() < 0 or wanted.max() >= rows.shape[1]:
+    if indices.min() < 0 or indices.max() >= rows.shape[1]:
         raise UsageError(
-            f"Truth names classes {wanted.min()} to {wanted.max()}, "
+            f"Truth names classes {indices.min()} to {indices.max()}, "
             f"the scores have classes 0 to {rows.shape[1] - 1}"
         )
-    return np.asarray(rows.argmax(axis=1) == wanted)
+    return np.asarray(rows.argmax(axis=1) == indices)
 
 
 def accuracy(truth: ArrayLike, scores: ArrayLike) -> float:
@@ -78,31 +76,25 @@ def accuracy(truth: ArrayLike, scores: ArrayLike) -> float:
     return float(hits(truth, scores).mean())
 
 
-def accuracy_by_fold(
-    truth: ArrayLike, scores: ArrayLike, folds: Sequence[Hashable]
-) -> dict[Hashable, float]:
-    """Return each fold's accuracy, folds in order of first appearance."""
-    right = hits(truth, scores)
-    if len(folds) != len(right):
-        raise UsageError(f"Give one fold per clip: got {len(folds)} folds for {len(right)} clips")
-    numbers = {fold: index for index, fold in enumerate(dict.fromkeys(folds))}
-    of_clip = np.array([numbers[fold] for fold in folds])
-    share = np.bincount(of_clip, weights=right) / np.bincount(of_clip)
-    return dict(zip(numbers, map(float, share), strict=True))
-
-
 def fold_mean_accuracy(truth: ArrayLike, scores: ArrayLike, folds: Sequence[Hashable]) -> float:
     """Return the unweighted mean of the folds' accuracies, as Acevedo et al. report it."""
-    return float(np.mean(list(accuracy_by_fold(truth, scores, folds).values())))
+    right = hits(truth, scores)
+    owner = _owners(folds, len(right))
+    return float(np.mean(np.bincount(owner, weights=right) / np.bincount(owner)))
 
 
 def average_precisions(truth: ArrayLike, scores: ArrayLike) -> Floats:
     """Return each class's average precision; NaN marks a class without a positive."""
     present, rows = _multi_label(truth, scores)
-    columns = _narrow(rows).T.copy()  # the scores of a class are contiguous: sorting is then fast
-    positives = [c[of] for c, of in zip(columns, np.ascontiguousarray(present.T), strict=True)]
-    columns.sort(axis=1)
-    return np.array([_precision(c, p) for c, p in zip(columns, positives, strict=True)])
+    columns = rows.T.copy()  # the scores of a class are contiguous: sorting is then fast
+    precisions = np.full(len(columns), np.nan)
+    for number, column in enumerate(columns):
+        positives = np.sort(column[present[:, number]])
+        if len(positives):
+            at_least = len(column) - np.searchsorted(np.sort(column), positives, side="left")
+            true = len(positives) - np.searchsorted(positives, positives, side="left")
+            precisions[number] = np.mean(true / at_least)
+    return precisions
 
 
 def mean_average_precision(truth: ArrayLike, scores: ArrayLike) -> MeanPrecision:
@@ -173,26 +165,23 @@ def precision_interval(
         for has, a, b in zip(present.T, ours.T, theirs.T, strict=True)
         if has.any()
     ]
-    drawn = _weights(int(owner.max()) + 1, resamples, rng)
-    gains = np.concatenate([_mean_gains(pairs, w.take(owner, axis=0)) for w in drawn])
+    gains = np.empty(resamples)
+    count = int(owner.max()) + 1
+    step = max(1, _COUNTS_AT_ONCE // count)
+    for first in range(0, resamples, step):
+        some = min(step, resamples - first)
+        drawn = rng.integers(count, size=(some, count)) + count * np.arange(some)[:, None]
+        counts = np.bincount(drawn.ravel(), minlength=some * count).reshape(some, count)
+        # float32 adds integers exactly up to 16 million, more than the clips of any corpus.
+        weights = np.ascontiguousarray(counts.T, np.float32).take(owner, axis=0)
+        gained, classes = np.zeros(some), np.zeros(some)
+        for our_steps, their_steps in pairs:
+            precision, defined = _weighted_precision(our_steps, weights)
+            gained += precision - _weighted_precision(their_steps, weights)[0]
+            classes += defined
+        mean = np.where(classes > 0, gained / np.maximum(classes, 1), np.nan)
+        gains[first : first + some] = mean
     return None if np.isnan(gains).any() else _interval(estimate, gains)
-
-
-def _narrow(rows: Floats) -> Rows:
-    """Return float32 rows if they are exact, as for our scores: they sort faster."""
-    with np.errstate(over="ignore"):
-        narrow = rows.astype(np.float32)
-    return narrow if np.array_equal(narrow, rows) else rows
-
-
-def _precision(ascending: Rows, positives: Rows) -> float:
-    """Return the AP of one class from all its scores, ascending, and those of its positives."""
-    if not len(positives):
-        return float("nan")
-    found = np.sort(positives)
-    at_least = len(ascending) - np.searchsorted(ascending, found, side="left")
-    true_at_least = len(found) - np.searchsorted(found, found, side="left")
-    return float(np.mean(true_at_least / at_least))
 
 
 @dataclass(frozen=True)
@@ -222,11 +211,11 @@ def _weighted_precision(steps: _Steps, weights: NDArray[np.float32]) -> tuple[Fl
     """Return the AP of a class with weighted clips (n x resamples), and where it is defined."""
     taken = _sums(weights.take(steps.order, axis=0), steps.starts).cumsum(axis=0)
     true = _sums(weights.take(steps.true, axis=0), steps.true_starts)
-    found = true.cumsum(axis=0)
+    true_taken = true.cumsum(axis=0)
     # A step whose clips were not drawn at all adds nothing: 0 * 0 / 1.
-    precision = found.astype(np.float64) / np.maximum(taken, 1)
+    precision = true_taken.astype(np.float64) / np.maximum(taken, 1)
     summed = (true * precision).sum(axis=0)
-    total = found[-1]
+    total = true_taken[-1]
     return summed / np.maximum(total, 1), total > 0
 
 
@@ -238,36 +227,10 @@ def _sums(rows: NDArray[np.float32], starts: Indices) -> NDArray[np.float32]:
     return sums
 
 
-def _mean_gains(pairs: list[tuple[_Steps, _Steps]], weights: NDArray[np.float32]) -> Floats:
-    """Return the mAP of the first rankings minus that of the second, one value per resample.
-
-    NaN marks a resample without any positive clip.
-    """
-    gained = np.zeros(weights.shape[1])
-    classes = np.zeros(weights.shape[1])
-    for ours, theirs in pairs:
-        first, defined = _weighted_precision(ours, weights)
-        second, _ = _weighted_precision(theirs, weights)
-        gained += first - second
-        classes += defined
-    return np.where(classes > 0, gained / np.maximum(classes, 1), np.nan)
-
-
-def _weights(count: int, resamples: int, rng: np.random.Generator) -> Iterator[NDArray[np.float32]]:
-    """Yield how often each of `count` units is drawn, (count x some resamples) at a time."""
-    step = max(1, _COUNTS_AT_ONCE // count)
-    for first in range(0, resamples, step):
-        some = min(step, resamples - first)
-        drawn = rng.integers(count, size=(some, count)) + count * np.arange(some)[:, None]
-        counts = np.bincount(drawn.ravel(), minlength=some * count).reshape(some, count)
-        # float32 adds integers exactly up to 16 million, more than the clips of any corpus.
-        yield np.ascontiguousarray(counts.T, np.float32)
-
-
 def _interval(difference: float, resampled: Floats) -> Interval:
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(resampled, [tail, 1 - tail])
-    return Interval(difference, float(low), float(high), len(resampled))
+    return Interval(difference, float(low), float(high))
 
 
 def _owners(groups: Sequence[Hashable] | None, rows: int) -> Indices:

@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftscore.errors import UndefinedMetricError, UsageError
-from driftscore.lab.detection import HOUR_S, ScoredSpan, Span
+from driftscore.events.tracking import Event
+from driftscore.lab.detection import HOUR_S
 
 Floats = NDArray[np.float64]
 
@@ -49,9 +50,9 @@ class PsdsSettings:
 
 
 def psds(
-    truth: Sequence[Span],
-    operating_points: Sequence[Sequence[Span]],
-    settings: PsdsSettings = PsdsSettings(),  # noqa: B008 (frozen)
+    truth: Sequence[Event],
+    operating_points: Sequence[Sequence[Event]],
+    settings: PsdsSettings = PsdsSettings(),
     *,
     seconds: float,
 ) -> float:
@@ -63,44 +64,57 @@ def psds(
     if not labels:
         raise UndefinedMetricError("PSDS is not defined: there is no true event")
     for events in (truth, *operating_points):
-        _check(events)
-    rates = [_rates(truth, found, labels, settings, seconds) for found in operating_points]
+        last: dict[str, float] = {}
+        for event in sorted(events, key=lambda e: (e.label, e.start_s)):
+            if not event.end_s > event.start_s >= last.get(event.label, -np.inf):
+                raise UsageError(
+                    f"Events of one label must not overlap or be empty: {event.label!r} from "
+                    f"{event.start_s:g} to {event.end_s:g} s"
+                )
+            last[event.label] = event.end_s
+    rates = [_rates(truth, point, labels, settings, seconds) for point in operating_points]
     nothing = np.zeros(len(labels))
     detected = np.stack([nothing, *(rate[0] for rate in rates)])  # points x labels
     false = np.stack([nothing, *(rate[1] for rate in rates)])
     at = np.unique(false)
-    curves = np.array([_steps(at, x, y) for x, y in zip(false.T, detected.T, strict=True)])
+    curves = np.empty((len(labels), len(at)))  # the highest share at a rate of at most each of `at`
+    for curve, rates_of, shares in zip(curves, false.T, detected.T, strict=True):
+        order = np.argsort(rates_of, kind="stable")
+        best = np.maximum.accumulate(shares[order])
+        curve[:] = best[np.searchsorted(rates_of[order], at, side="right") - 1]
     height = np.maximum(curves.mean(axis=0) - settings.alpha_st * curves.std(axis=0), 0.0)
     inside = at < settings.most_per_hour
     widths = np.diff(np.r_[at[inside], settings.most_per_hour])
     return float((widths * height[inside]).sum() / settings.most_per_hour)
 
 
-def by_threshold(found: Sequence[ScoredSpan], *, points: int = 50) -> list[tuple[ScoredSpan, ...]]:
+def by_threshold(events: Sequence[Event], *, points: int = 50) -> list[tuple[Event, ...]]:
     """Return operating points: what remains at so many thresholds between the scores."""
-    scores = np.unique([event.score for event in found])
+    scores = np.unique([event.score for event in events])
     if len(scores) > points:
         scores = scores[np.linspace(0, len(scores) - 1, points).round().astype(int)]
-    return [tuple(e for e in found if e.score >= threshold) for threshold in scores]
+    return [tuple(e for e in events if e.score >= threshold) for threshold in scores]
 
 
 def _rates(
-    truth: Sequence[Span],
-    found: Sequence[Span],
+    truth: Sequence[Event],
+    point: Sequence[Event],
     labels: Sequence[str],
     settings: PsdsSettings,
     seconds: float,
 ) -> tuple[Floats, Floats]:
     """Return each label's share of detected events, and its effective false positives per hour."""
-    kept = [event for event in found if event.label in labels]
-    shared = _intersections(truth, kept)
-    of_found = np.array([e.end_s - e.start_s for e in kept])
-    of_truth = np.array([e.end_s - e.start_s for e in truth])
+    events = [event for event in point if event.label in labels]
+    start, end = (np.array([getattr(e, n) for e in truth]) for n in ("start_s", "end_s"))
+    begins, ends = (np.array([getattr(e, n) for e in events]) for n in ("start_s", "end_s"))
+    shared = np.minimum(end[:, None], ends) - np.maximum(start[:, None], begins)
+    shared = np.maximum(shared, 0.0)  # seconds that each true event has in common with each found
+    lengths, of_truth = ends - begins, end - start
     true_label = np.array([labels.index(e.label) for e in truth])
-    label = np.array([labels.index(e.label) for e in kept], np.int64)
+    label = np.array([labels.index(e.label) for e in events], np.int64)
     covered = np.stack([shared[true_label == n].sum(axis=0) for n in range(len(labels))])
-    covered = covered / np.maximum(of_found, 1e-300)  # labels x found: share under true events
-    own = covered[label, np.arange(len(kept))]
+    covered = covered / np.maximum(lengths, 1e-300)  # labels x found: share under true events
+    own = covered[label, np.arange(len(events))]
     relevant = (own > 0) & (own >= settings.dtc)
     same = true_label[:, None] == label
     reached = (shared * (same & relevant)).sum(axis=1) / of_truth
@@ -116,34 +130,3 @@ def _rates(
         triggers[:, other] = np.bincount(label[crossed], minlength=len(labels)) * HOUR_S / duration
     others = max(1, len(labels) - 1)
     return detected, false + settings.alpha_ct * triggers.sum(axis=1) / others
-
-
-def _intersections(truth: Sequence[Span], found: Sequence[Span]) -> Floats:
-    """Return how many seconds each true event (rows) shares with each found one (columns)."""
-    start, end = (np.array(times)[:, None] for times in _times(truth))
-    begins, ends = (np.array(times) for times in _times(found))
-    shared: Floats = np.minimum(end, ends) - np.maximum(start, begins)
-    return np.maximum(shared, 0.0)
-
-
-def _times(events: Sequence[Span]) -> tuple[list[float], list[float]]:
-    return [event.start_s for event in events], [event.end_s for event in events]
-
-
-def _steps(at: Floats, rates: Floats, shares: Floats) -> Floats:
-    """Return the highest share at a rate of at most each of `at`."""
-    order = np.argsort(rates, kind="stable")
-    best = np.maximum.accumulate(shares[order])
-    return np.asarray(best[np.searchsorted(rates[order], at, side="right") - 1], np.float64)
-
-
-def _check(events: Sequence[Span]) -> None:
-    """Raise an error for events of one label that overlap, which would count a second twice."""
-    last: dict[str, float] = {}
-    for event in sorted(events, key=lambda e: (e.label, e.start_s)):
-        if not event.end_s > event.start_s >= last.get(event.label, -np.inf):
-            raise UsageError(
-                f"Events of one label must not overlap or be empty: {event.label!r} from "
-                f"{event.start_s:g} to {event.end_s:g} s"
-            )
-        last[event.label] = event.end_s

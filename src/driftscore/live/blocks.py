@@ -8,10 +8,19 @@ import threading
 from collections import deque
 from dataclasses import dataclass, replace
 
-from driftscore.audio import Samples
+from driftscore.audio.recordings import Samples
+from driftscore.errors import AudioError
 
+BLOCK_S = 0.1
+"""Length of a block that a source gives."""
+STALL_S = 5.0
+"""A source that gives no audio for so long has stalled."""
 QUEUE_S = 30.0
 """Audio that may wait for the worker."""
+
+
+class SourceError(AudioError):
+    """A source that cannot be opened, has ended or gives no audio any more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +49,8 @@ class AudioBlock:
 class BlockQueue:
     """A bounded queue of blocks between two threads."""
 
-    def __init__(self, most_s: float = QUEUE_S) -> None:
-        self._most_s = most_s
+    def __init__(self, max_s: float = QUEUE_S) -> None:
+        self._max_s = max_s
         self._blocks: deque[AudioBlock] = deque()
         self._seconds = 0.0
         self._closed = False
@@ -64,9 +73,10 @@ class BlockQueue:
                 dropped += old.seconds
                 missing = old.gap_s + old.seconds
                 if self._blocks:
-                    self._blocks[0] = _after(self._blocks[0], missing)
+                    first = self._blocks[0]
+                    self._blocks[0] = replace(first, gap_s=first.gap_s + missing)
                 else:
-                    block = _after(block, missing)
+                    block = replace(block, gap_s=block.gap_s + missing)
             self.dropped_s += dropped
             self._blocks.append(block)
             self._seconds += block.seconds
@@ -104,8 +114,4 @@ class BlockQueue:
             return max(0.0, self._seconds)
 
     def _full(self, block: AudioBlock) -> bool:
-        return bool(self._blocks) and self._seconds + block.seconds > self._most_s
-
-
-def _after(block: AudioBlock, missing_s: float) -> AudioBlock:
-    return replace(block, gap_s=block.gap_s + missing_s)
+        return bool(self._blocks) and self._seconds + block.seconds > self._max_s

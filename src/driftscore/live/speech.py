@@ -6,13 +6,10 @@ are short and overlap, and the last one ends with the clip, so that all of it is
 without a calibration has no such unit: then every clip counts as speech.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from driftscore.audio import Audio
+from driftscore.audio.recordings import Audio
 from driftscore.classifier import Classifier
-from driftscore.vectors import Vector
 
 WORDS = ("speech", "a person talking", "conversation", "a child speaking", "a man speaking",
          "a woman speaking", "shouting", "whispering", "a voice on the radio")  # fmt: skip
@@ -24,11 +21,10 @@ WINDOW_S, HOP_S = 1.0, 0.5
 class SpeechGuard:
     """Looks for speech in clips, with the model that finds the events."""
 
-    def __init__(self, classifier: Classifier, *, threshold: float = THRESHOLD) -> None:
+    def __init__(self, classifier: Classifier) -> None:
         params = {**classifier.get_params(), "labels": WORDS, "head": None, "threshold": None}
         params["backbone"] = getattr(classifier, "embedder_", classifier.backbone)
         self._words = Classifier(**params).fit()  # type: ignore[arg-type]
-        self._threshold = threshold
 
     def speech(self, clip: Audio) -> str:
         """Return why a clip must not be written; empty if no speech was found in it."""
@@ -37,18 +33,15 @@ class SpeechGuard:
         if not clip.samples.any():
             return ""
         highest = self.highest(clip)
-        return f"speech ({highest:.1f} sd)" if highest >= self._threshold else ""
+        return f"speech ({highest:.1f} sd)" if highest >= THRESHOLD else ""
 
     def highest(self, clip: Audio) -> float:
         """Return the highest score of speech in any window of a clip."""
-        rows = list(self._rows(clip))
-        return float(self._words.head_.scores(np.stack(rows)).max()) if rows else float("-inf")
-
-    def _rows(self, clip: Audio) -> Iterator[Vector]:
-        embedder = self._words.embedder_
-        for _, _, row in embedder.slide(clip, window_s=WINDOW_S, hop_s=HOP_S):
-            yield row
         last = Audio(clip.samples[-round(WINDOW_S * clip.rate) :], clip.rate)
-        if last.samples.any():
-            for _, _, row in embedder.slide(last, window_s=WINDOW_S, hop_s=HOP_S):
-                yield row
+        rows = [
+            row
+            for part in (clip, last)
+            if part.samples.any()
+            for _, _, row in self._words.embedder_.slide(part, window_s=WINDOW_S, hop_s=HOP_S)
+        ]
+        return float(self._words.head_.scores(np.stack(rows)).max()) if rows else float("-inf")

@@ -6,23 +6,34 @@ new one begins: no event spans a gap.
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from driftscore.audit import AuditLog, DecidedBy, ScoreTrace
+from driftscore.audio.levels import INTERVAL_S, SoundLevels, SoundMeter
+from driftscore.audio.recordings import Audio
+from driftscore.decisions.records import (
+    Decider,
+    LevelReport,
+    Present,
+    SourceStatus,
+    StoredEvent,
+    Words,
+    event_decision,
+    iso,
+    local_now,
+)
+from driftscore.decisions.store import DecisionStore
 from driftscore.detector import Detector
 from driftscore.errors import DriftscoreError
-from driftscore.events import Event
-from driftscore.eventstream import EventStream
+from driftscore.events.stream import EventStream
+from driftscore.events.tracking import Detection, Event
 from driftscore.live.blocks import AudioBlock, BlockQueue
-from driftscore.live.clips import AudioRing, ClipSettings, EventClips, span
-from driftscore.live.confirming import Confirmation
-from driftscore.live.decisions import record_event
-from driftscore.live.merging import Merging
-from driftscore.live.meter import INTERVAL_S, SoundLevels, SoundMeter
-from driftscore.live.outputs import Outputs
-from driftscore.live.records import EventIds, EventRecord, LevelRecord, local_now
+from driftscore.live.clips import PRE_ROLL_S, AudioRing, EventClips, span
+from driftscore.live.outputs import Outputs, SourceView
+from driftscore.live.policy import Policy
+from driftscore.live.reader import FIRST_WAIT_S, SourceReader
+from driftscore.live.sources import Source
 from driftscore.live.speech import SpeechGuard
 
 GAP_S = 1.0
@@ -30,51 +41,43 @@ GAP_S = 1.0
 _FOLLOW = 0.01
 """How fast the clock of a stream follows that of the machine, per block."""
 _WAIT_S = 0.5
-CLIP = ClipSettings()
-"""The part of the audio that an audit log keeps."""
 
 
 @dataclass(frozen=True)
-class WorkSettings:
-    """What the workers of all sources share.
+class ListenSettings:
+    """How a listener works.
 
     Attributes:
-        outputs: where everything is reported to.
-        ids: numbers of events.
-        notify: called with messages.
+        detection: how events are found; None for the defaults.
         spl_offset: dB that make levels dBA; None for levels relative to full scale.
         level_s: seconds of one level.
         clips: where clips are written; None for nowhere.
-        speech: looks for speech in clips before they are written; None where it may be kept.
+        privacy: whether clips with speech are never written.
         audit: where decisions are recorded; None for nowhere.
-        merging: finds sounds that several sources have; None where each source counts by itself.
+        merge: whether a sound that several sources have at the same time is reported once.
+        retry_s: seconds after which a source that failed is opened again; twice as long each time.
 
     """
 
-    outputs: Outputs
-    ids: EventIds
-    notify: Callable[[str], None]
+    detection: Detection | None = None
     spl_offset: float | None = None
     level_s: float = INTERVAL_S
     clips: EventClips | None = None
-    speech: SpeechGuard | None = None
-    audit: AuditLog | None = None
-    merging: Merging | None = None
+    privacy: bool = False
+    audit: DecisionStore | None = None
+    merge: bool = False
+    retry_s: float = FIRST_WAIT_S
 
 
 class _Run:
     """One stream without gaps, and what belongs to it."""
 
-    def __init__(self, detector: Detector, block: AudioBlock, settings: WorkSettings) -> None:
+    def __init__(self, detector: Detector, block: AudioBlock) -> None:
         self.detector = detector
+        self.decider = Decider.of(detector)
         self.rate = block.rate
         self.stream: EventStream = detector.stream(block.rate)
         self.ring = AudioRing(block.rate)
-        self.confirmation = Confirmation(detector.watch)
-        self.trace: ScoreTrace | None = None
-        if settings.audit is not None:
-            self.trace, self.decided_by = ScoreTrace(), DecidedBy.of(detector)
-            self.stream.follow(self.trace)
         self._begun = block.at  # the time of the first sample on the monotonic clock
         self._samples = 0
 
@@ -83,6 +86,11 @@ class _Run:
         """Seconds of audio so far."""
         return self._samples / self.rate
 
+    @property
+    def since_1970_s(self) -> float:
+        """When the stream began, by the clock of the machine."""
+        return time.time() - time.monotonic() + self._begun
+
     def feed(self, block: AudioBlock) -> list[Event]:
         """Take a block; return the events that ended."""
         self._begun += _FOLLOW * (block.at - self.seconds - self._begun)
@@ -90,46 +98,82 @@ class _Run:
         self.ring.add(block.samples)
         return self.stream.feed(block.samples)
 
-    def time(self, seconds: float) -> datetime:
-        """Return the time of day at a position of the stream, in the local zone."""
-        clock = time.time() - time.monotonic() + self._begun + seconds
-        return datetime.fromtimestamp(clock, UTC).astimezone()
+    def cut(self, event: Event, pre_roll_s: float = PRE_ROLL_S) -> Audio:
+        """Return the audio of an event."""
+        return self.ring.cut(*span(event.start_s, event.end_s, self.seconds, pre_roll_s))
 
 
 class Worker:
-    """Finds the events of one source."""
+    """Finds the events of one source.
+
+    Parameters
+    ----------
+        name: what the source is called.
+        source: where its audio comes from.
+        detector: what finds events.
+        settings: how the listener works.
+        outputs: where everything is reported to.
+        policy: what decides which events are reported.
+        speech: looks for speech in clips before they are written; None where it may be kept.
+
+    """
 
     def __init__(
-        self, name: str, queue: BlockQueue, detector: Detector, settings: WorkSettings
+        self,
+        name: str,
+        source: Source,
+        detector: Detector,
+        settings: ListenSettings,
+        outputs: Outputs,
+        policy: Policy,
+        speech: SpeechGuard | None = None,
     ) -> None:
         self.name = name
-        self._queue = queue
+        self._queue = BlockQueue()
         self._settings = settings
+        self._outputs = outputs
+        self._policy = policy
+        self._speech = speech
+        self.reader = SourceReader(
+            source,
+            self._queue,
+            on_status=self.set_status,
+            notify=outputs.notify,
+            first_wait_s=settings.retry_s,
+        )
+        self.status: SourceStatus | None = None
+        """Whether the source gives audio; None before it was opened."""
         self._lock = threading.Lock()
         self._next: Detector | None = None
         self._run: _Run | None = None
         self._meter: SoundMeter | None = None
         self._measured_to = local_now()  # by the clock of the stream
-        self._active: frozenset[str] = frozenset()
         self.detector = detector
+        self.active: frozenset[str] = frozenset()
+        """The labels that are present now."""
         self.seconds = 0.0
         """Seconds of audio so far."""
 
-    @property
-    def current(self) -> list[tuple[str, float]]:
-        """The labels of the last window with their share of the threshold, best first."""
-        run = self._run
-        return [] if run is None else run.stream.current
+    def view(self) -> SourceView:
+        """Return what the source does now."""
+        status, run, meter = self.status, self._run, self._meter
+        return SourceView(
+            self.name,
+            status is not None and status.online,
+            status.why if status else "opening",
+            None if meter is None else meter.now_db,
+            [] if run is None else run.stream.current,
+            self.active,
+            self._queue.dropped_s,
+            self.seconds,
+        )
 
-    @property
-    def active_labels(self) -> frozenset[str]:
-        """The labels that are present now."""
-        return self._active
-
-    @property
-    def level_db(self) -> float | None:
-        """The A-weighted level now."""
-        return None if self._meter is None else self._meter.now_db
+    def set_status(self, online: bool, why: str) -> None:
+        """Keep whether the source gives audio; report it when that changes."""
+        before = self.status
+        self.status = SourceStatus(self.name, online, iso(local_now()), why)
+        if before is None or before.online != online:
+            self._outputs.send(self.status)
 
     def change(self, detector: Detector) -> None:
         """Use another detector from the next block on."""
@@ -139,131 +183,125 @@ class Worker:
     def run(self) -> None:
         """Work until the queue has ended; then report the events that are left."""
         while not self._queue.ended:
-            self._swap()
+            with self._lock:
+                changed, self._next = self._next, None
+            if changed is not None:
+                self._finish()
+                self.detector = changed
+                self._outputs.send(Words(self.name, changed.watch))
             block = self._queue.get(_WAIT_S)
-            if block is not None:
-                self._take(block)
+            if block is None:
+                continue
+            run, meter = self._run, self._meter
+            if run is not None and (block.gap_s > GAP_S or block.rate != run.rate):
+                self._finish()
+                run = None
+            if run is None or meter is None:
+                run = self._run = _Run(self.detector, block)
+                self._policy.begin(self.name, self.detector.watch)
+                if meter is not None:
+                    self._report_levels(meter.finish())
+                offset_db, level_s = self._settings.spl_offset or 0.0, self._settings.level_s
+                meter = SoundMeter(block.rate, offset_db=offset_db, interval_s=level_s)
+                self._meter = meter
+            end_s = run.since_1970_s + run.seconds + block.seconds
+            self._measured_to = datetime.fromtimestamp(end_s, UTC).astimezone()
+            self._report_levels(meter.feed(block.samples))
+            try:
+                events = run.feed(block)
+            except DriftscoreError as error:  # samples that no model can use
+                self._outputs.notify(f"{self.name}: {error}")
+                self._run = None
+                continue
+            self.seconds += block.seconds
+            now_s = run.stream.seconds
+            self._set_active(
+                label
+                for label in run.stream.active
+                if self._policy.would_confirm(self.name, label, now_s)
+            )
+            for event in events:
+                self._report(event, run)
         self._finish()
         if self._meter is not None:
             self._report_levels(self._meter.finish())
-
-    def _swap(self) -> None:
-        with self._lock:
-            changed, self._next = self._next, None
-        if changed is not None:
-            self._finish()
-            self.detector = changed
-            self._settings.outputs.words(self.name, changed.watch)
-
-    def _take(self, block: AudioBlock) -> None:
-        run = self._run
-        if run is not None and (block.gap_s > GAP_S or block.rate != run.rate):
-            self._finish()
-        if self._run is None:
-            self._run = _Run(self.detector, block, self._settings)
-        run = self._run
-        self._measure(block, run)
-        try:
-            found = run.feed(block)
-        except DriftscoreError as error:  # samples that no model can use
-            self._settings.notify(f"{self.name}: {error}")
-            self._run = None
-            return
-        self.seconds += block.seconds
-        self._show_active(run)
-        for event in found:
-            self._report(event, run)
 
     def _finish(self) -> None:
         run, self._run = self._run, None
         if run is not None:
             for event in run.stream.finish():
                 self._report(event, run)
-        self._set_active(frozenset())
+        self._set_active(())
 
-    def _measure(self, block: AudioBlock, run: _Run) -> None:
-        if self._meter is None or run.seconds == 0:
-            self._report_levels(self._meter.finish() if self._meter is not None else [])
-            self._meter = SoundMeter(
-                block.rate,
-                offset_db=self._settings.spl_offset or 0.0,
-                interval_s=self._settings.level_s,
-            )
-        self._measured_to = run.time(run.seconds + block.seconds)
-        self._report_levels(self._meter.feed(block.samples))
+    def _report_levels(self, reports: list[SoundLevels]) -> None:
+        unit = "dBFS" if self._settings.spl_offset is None else "dBA"
+        for levels in reports:
+            laeq, l10, l90 = (round(value, 1) for value in (levels.laeq, levels.l10, levels.l90))
+            end = iso(self._measured_to)
+            self._outputs.send(LevelReport(self.name, laeq, l10, l90, unit, levels.seconds, end))
 
-    def _report_levels(self, found: list[SoundLevels]) -> None:
-        calibrated = self._settings.spl_offset is not None
-        for levels in found:
-            measured = levels.laeq, levels.l10, levels.l90, levels.seconds
-            record = LevelRecord(self.name, *measured, self._measured_to, calibrated)
-            self._settings.outputs.level(record)
-
-    def _show_active(self, run: _Run) -> None:
-        now = run.stream.seconds
-        self._set_active(
-            frozenset(
-                label for label in run.stream.active if run.confirmation.would_confirm(label, now)
-            )
-        )
-
-    def _set_active(self, labels: frozenset[str]) -> None:
-        if labels != self._active:
-            self._active = labels
-            self._settings.outputs.active(self.name, labels)
+    def _set_active(self, labels: Iterable[str]) -> None:
+        active = frozenset(labels)
+        if active != self.active:
+            self.active = active
+            self._outputs.send(Present(self.name, active))
 
     def _report(self, event: Event, run: _Run) -> None:
-        """Confirm an event, keep its clip, and pass it on."""
-        decided = event
-        if not event.rejected:
-            missing = run.confirmation.missing(event.label, event.end_s)
-            event = replace(event, rejected=missing) if missing else event
-        start, end = run.time(event.start_s), run.time(event.end_s)
-        record = EventRecord(self._settings.ids.next(), self.name, event, start, end)
-        merging = self._settings.merging
-        if merging is not None and not event.rejected and (same := merging.same_as(record)):
-            record = replace(record, event=replace(event, rejected=same))
-        if not record.event.rejected:
-            record = self._with_clip(record, run)
-        self._record(record, decided, run)
-        self._settings.outputs.event(record)
+        """Decide whether an event is reported, write its clip, record it, and pass it on."""
+        begun_s = run.since_1970_s
+        offset = datetime.fromtimestamp(begun_s + event.start_s, UTC).astimezone().utcoffset()
+        report = StoredEvent(
+            self._policy.number(),
+            self.name,
+            event.label,
+            event.score,
+            event.threshold,
+            begun_s + event.start_s,
+            begun_s + event.end_s,
+            round(offset.total_seconds()) if offset else 0,
+            event.level_db,
+            event.snr_db,
+            event.rejected,
+        )
+        report = self._policy.decide(report, event.end_s)
+        folder, audit = self._settings.clips, self._settings.audit
+        if not report.rejected and folder is not None:
+            report = self._with_clip(report, event, run, folder)
+        if audit is not None:
+            # The decision as the scores gave it, and as it was reported.
+            decision = event_decision(self.name, event, run.detector.rules)
+            fields, names = report.fields(), ("rejected", "start", "end", "clip", "withheld")
+            outcome = {
+                **decision.outcome,
+                "id": fields["id"],
+                "reported": not report.rejected,
+                **{name: fields[name] for name in names},
+            }
+            reference = None
+            try:
+                if audit.keep_audio:
+                    audio = run.cut(event)
+                    if len(audio.samples) and not (self._speech and self._speech.speech(audio)):
+                        reference = audit.refer(audio, complete=False)
+                audit.record(replace(decision, outcome=outcome), run.decider, reference)
+            except DriftscoreError as error:
+                self._outputs.notify(f"error: {self.name}: a decision is not in the audit: {error}")
+        self._outputs.send(report)
 
-    def _record(self, record: EventRecord, decided: Event, run: _Run) -> None:
-        """Write a decision into the audit log, with its audio only where no speech is in it."""
-        audit = self._settings.audit
-        if audit is None or run.trace is None:
-            return
-        audio = None
-        if audit.keep_audio:
-            audio = run.ring.cut(*span(decided.start_s, decided.end_s, run.seconds, CLIP))
-            speech = self._settings.speech
-            if not len(audio.samples) or (speech is not None and speech.speech(audio)):
-                audio = None
-        try:
-            record_event(audit, record, decided, run.trace, run.decided_by, audio)
-        except DriftscoreError as error:
-            self._settings.notify(f"error: {self.name}: a decision is not in the audit: {error}")
-
-    def _with_clip(self, record: EventRecord, run: _Run) -> EventRecord:
+    def _with_clip(
+        self, report: StoredEvent, event: Event, run: _Run, folder: EventClips
+    ) -> StoredEvent:
         """Write the clip of an event, unless its label or the speech in it forbids that."""
-        folder, event = self._settings.clips, record.event
-        if folder is None:
-            return record
-        label = next(one for one in run.detector.watch.labels if one.name == event.label)
-        if not label.clips:
-            return replace(record, withheld="no clips of this label")
-        first, last = span(event.start_s, event.end_s, run.seconds, folder.settings)
-        clip = run.ring.cut(first, last)
-        speech = self._settings.speech
+        watched = next(one for one in run.detector.watch.labels if one.name == event.label)
+        if not watched.clips:
+            return replace(report, withheld="no clips of this label")
+        clip = run.cut(event, folder.pre_roll_s)
         try:
-            why = speech.speech(clip) if speech is not None else ""
-            if why:
-                return replace(record, withheld=why)
-            path = folder.write(
-                clip, source=self.name, label=event.label, start=record.start, id=record.id
-            )
+            if self._speech is not None and (why := self._speech.speech(clip)):
+                return replace(report, withheld=why)
+            path = folder.write(clip, report)
             folder.tidy()
         except (DriftscoreError, OSError) as error:
-            self._settings.notify(f"{self.name}: no clip: {error}")
-            return replace(record, withheld=str(error))
-        return replace(record, clip=path)
+            self._outputs.notify(f"{self.name}: no clip: {error}")
+            return replace(report, withheld=str(error))
+        return replace(report, clip=path)

@@ -1,24 +1,25 @@
 """What pictures are drawn from: a spectrogram and scores over time, and counts by hour of day.
 
-A recording of any length is kept as at most `MOST` columns. When they are full, two neighbours
-become one (the mean of powers, the maximum of scores), so memory stays flat.
+A recording of any length is kept as at most `MAX_COLUMNS` columns. When they are full, two
+neighbours become one (the mean of powers, the maximum of scores), so memory stays flat.
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import numpy as np
 from numpy.typing import NDArray
 
-from driftscore.audio import Samples
-from driftscore.clock import Start
-from driftscore.events import Event
-from driftscore.vectors import Scores
+from driftscore.audio.clock import Start
+from driftscore.audio.recordings import Samples
+from driftscore.audio.spectrogram import band_powers, mel_filters, to_mel
+from driftscore.backbones.vectors import Scores
+from driftscore.events.tracking import Event
 
 Columns = NDArray[np.float64]
 """One row per column of a picture, in order of time."""
 
-MOST = 2048
+MAX_COLUMNS = 2048
 BANDS = 96
 LOWEST_HZ = 50.0
 HOURS_OF_DAY = 24
@@ -27,7 +28,7 @@ _FLOOR = 1e-12  # power, -120 dB
 
 
 class ColumnTrack:
-    """Rows of numbers over time, at most `MOST` of them.
+    """Rows of numbers over time, at most `MAX_COLUMNS` of them.
 
     Parameters
     ----------
@@ -40,21 +41,26 @@ class ColumnTrack:
     def __init__(self, width: int, step_s: float, *, mean: bool) -> None:
         self.step_s = step_s
         self._mean = mean
-        self._values = np.full((MOST, width), 0.0 if mean else -np.inf)
-        self._counts = np.zeros(MOST)
+        self._join: np.ufunc = np.add if mean else np.maximum
+        self._empty = 0.0 if mean else -np.inf
+        self._values = np.full((MAX_COLUMNS, width), self._empty)
+        self._counts = np.zeros(MAX_COLUMNS)
         self._used = 0
 
     def add(self, time_s: float, row: Scores) -> None:
         """Add a row at a time."""
-        while int(time_s / self.step_s) >= MOST:
-            self._fold()
-        place = max(0, int(time_s / self.step_s))
-        if self._mean:
-            self._values[place] += row
-        else:
-            np.maximum(self._values[place], row, out=self._values[place])
-        self._counts[place] += 1
-        self._used = max(self._used, place + 1)
+        while int(time_s / self.step_s) >= MAX_COLUMNS:
+            half = MAX_COLUMNS // 2
+            self._values[:half] = self._join(self._values[::2], self._values[1::2])
+            self._values[half:] = self._empty
+            self._counts[:half] = self._counts.reshape(-1, 2).sum(axis=1)
+            self._counts[half:] = 0
+            self._used = -(-self._used // 2)
+            self.step_s *= 2
+        index = max(0, int(time_s / self.step_s))
+        self._values[index] = self._join(self._values[index], row)
+        self._counts[index] += 1
+        self._used = max(self._used, index + 1)
 
     def columns(self) -> Columns:
         """Return the columns so far; one without a row repeats the one before it, or the first."""
@@ -66,68 +72,49 @@ class ColumnTrack:
         values = self._values[filled]
         if self._mean:
             values = values / np.maximum(counts[filled], 1)[:, None]
-        found: Columns = np.where(np.isfinite(values), values, 0.0)
-        return found
-
-    def _fold(self) -> None:
-        pairs = self._values.reshape(MOST // 2, 2, -1)
-        empty = np.full((MOST // 2, pairs.shape[2]), 0.0 if self._mean else -np.inf)
-        joined = pairs.sum(axis=1) if self._mean else pairs.max(axis=1)
-        self._values = np.concatenate([joined, empty])
-        folded = self._counts.reshape(-1, 2).sum(axis=1)
-        self._counts = np.concatenate([folded, np.zeros(MOST // 2)])
-        self._used = -(-self._used // 2)
-        self.step_s *= 2
+        return np.where(np.isfinite(values), values, 0.0)
 
 
 class Spectrum:
-    """The power of a stream in bands of equal width on the mel scale, over time."""
+    """The power of a stream in mel bands, over time."""
 
     def __init__(self, rate: int) -> None:
-        self._length = 2 ** round(np.log2(max(32.0, rate * _FRAME_S)))
+        self.low_hz, self.high_hz = min(LOWEST_HZ, rate / 8), rate / 2
         self._rate = rate
-        self._taper = np.hanning(self._length)
-        self.edges_hz = _edges(rate, self._length)
-        self._first = np.unique(np.round(self.edges_hz[:-1] * self._length / rate).astype(int))
-        self.edges_hz = np.append(self._first, self._length // 2) * rate / self._length
+        self._frame = max(32, round(rate * _FRAME_S))
+        self._filters = mel_filters(self._frame, rate, BANDS, self.low_hz, self.high_hz)
         self._rest: Samples = np.zeros(0, np.float32)
-        self._place = 0  # number of the first sample in _rest
-        self.track = ColumnTrack(len(self._first), self._length / 4 / rate, mean=True)
+        self._first = 0  # number of the first sample in _rest
+        self.track = ColumnTrack(BANDS, self._frame / 4 / rate, mean=True)
 
     def feed(self, samples: Samples) -> None:
         """Add the samples that follow."""
         joined = np.concatenate([self._rest, samples])
         # Frames overlap only as long as they fall into different columns.
-        hop = min(self._length, max(self._length // 4, round(self.track.step_s * self._rate)))
-        count = max(0, (len(joined) - self._length) // hop + 1)
-        for first in range(0, count, 256):
-            starts = np.arange(first, min(count, first + 256)) * hop
-            frames = joined[starts[:, None] + np.arange(self._length)]
-            powers = np.abs(np.fft.rfft(frames * self._taper, axis=1)[:, :-1]) ** 2
-            bands = np.add.reduceat(powers, self._first, axis=1)
-            for start, row in zip(starts, bands, strict=True):
-                middle = self._place + start + self._length / 2
-                self.track.add(middle / self._rate, row)
+        hop = min(self._frame, max(self._frame // 4, round(self.track.step_s * self._rate)))
+        count = max(0, (len(joined) - self._frame) // hop + 1)
+        starts = np.arange(count) * hop
+        powers = band_powers(joined, starts, self._frame, self._filters)
+        for start, row in zip(starts, powers, strict=True):
+            middle = self._first + start + self._frame / 2
+            self.track.add(middle / self._rate, row)
         self._rest = joined[count * hop :].copy()
-        self._place += count * hop
+        self._first += count * hop
 
     def decibels(self) -> Columns:
         """Return the columns in dB below the loudest."""
         powers = self.track.columns()
         top = max(float(powers.max(initial=0.0)), _FLOOR)
-        found: Columns = 10 * np.log10(np.maximum(powers / top, _FLOOR))
-        return found
+        return 10 * np.log10(np.maximum(powers / top, _FLOOR))
 
-
-def _edges(rate: int, length: int) -> NDArray[np.float64]:
-    """Return the frequencies that divide the bands, equally far from each other in mel."""
-    low, high = 1127 * np.log1p(np.array([LOWEST_HZ, rate / 2]) / 700)
-    edges: NDArray[np.float64] = 700 * np.expm1(np.linspace(low, high, BANDS + 1) / 1127)
-    return np.maximum(edges, rate / length)
+    def bands_of(self, hertz: Sequence[float]) -> NDArray[np.float64]:
+        """Return where frequencies are among the bands; the middle of the first one is 0.5."""
+        low, high = to_mel(self.low_hz), to_mel(self.high_hz)
+        return (to_mel(np.array(hertz)) - low) / (high - low) * (BANDS + 1) - 0.5
 
 
 class PictureTrack:
-    """The samples and scores of one recording as they pass: a watcher for `Detector.events`."""
+    """The samples and scores of one recording as they pass: an observer for `Detector.events`."""
 
     def __init__(self, labels: Sequence[str], *, hop_s: float = 0.5) -> None:
         self.labels = tuple(labels)
@@ -168,20 +155,17 @@ class HourCounts:
         if start is None:
             self.undated += 1
             return
-        place = {label: number for number, label in enumerate(self.labels)}
+        rows = {label: row for row, label in enumerate(self.labels)}
         self.zones.add(zone_text(start))
         for event in events:
-            if event.label in place:
-                self.counts[place[event.label], start.at(event.start_s).hour] += 1
+            if event.label in rows:
+                self.counts[rows[event.label], start.at(event.start_s).hour] += 1
         now, end = start.time, start.at(seconds)
         while now < end:
-            later = min(end, _next_hour(now))
+            full_hour = now.replace(minute=0, second=0, microsecond=0)
+            later = min(end, full_hour + timedelta(hours=1))
             self.recorded_h[now.hour] += (later - now).total_seconds() / 3600
             now = later
-
-
-def _next_hour(time: datetime) -> datetime:
-    return time.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
 
 
 def zone_text(start: Start) -> str:

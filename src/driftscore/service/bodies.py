@@ -6,31 +6,22 @@ refused at the first byte beyond the limit. Nothing is spooled to disk.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Mapping
 
-from pydantic import BaseModel, ValidationError
-from starlette.datastructures import FormData, Headers, UploadFile
+from pydantic import BaseModel
+from starlette.datastructures import Headers, UploadFile
+from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from driftscore.errors import UsageError
-from driftscore.service.answers import (
-    FormError,
-    SlowBodyError,
-    TooLargeError,
-    answer_of,
-    validation_message,
-)
+from driftscore.service.problems import answer_of
 from driftscore.service.settings import Limits
 from driftscore.service.work import BusyError
 
-Content = TypeVar("Content", bound=BaseModel)
-_MOST_VALUES = 10_000
-_MOST_FIELDS = 200
+_MAX_VALUES = 10_000
+_MAX_FIELDS = 200
 _FIELD_BYTES = 64_000
 
 
@@ -48,57 +39,41 @@ class BodyLimit:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        limits = self.limits
+        most = f"{limits.body_bytes / 1e6:g} MB, the most that is allowed"
+        too_large = HTTPException(413, f"The body is larger than {most}")
         stated = Headers(scope=scope).get("content-length", "0")
-        if not stated.isdecimal() or int(stated[:20]) > self.limits.body_bytes:
-            await answer_of(self._too_large())(scope, receive, send)
+        if not stated.isdecimal() or int(stated[:20]) > limits.body_bytes:
+            await answer_of(too_large)(scope, receive, send)
             return
-        body = _Body(self, receive)
-        try:
-            await self.app(scope, body.receive, send)
-        finally:
-            self.in_flight -= body.size
+        size, complete = 0, False
+        due = asyncio.get_running_loop().time() + limits.body_s
 
-    def take(self, size: int, total: int) -> None:
-        """Count a part of a body; refuse it beyond a limit."""
-        self.in_flight += size
-        if total > self.limits.body_bytes:
-            raise self._too_large()
-        if self.in_flight > self.limits.in_flight_bytes:
-            raise BusyError("Too many large requests at once; try again in a moment", 2)
-
-    def _too_large(self) -> TooLargeError:
-        most = self.limits.body_bytes / 1e6
-        return TooLargeError(f"The body is larger than {most:g} MB, the most that is allowed")
-
-
-class _Body:
-    """The body of one request while it arrives."""
-
-    def __init__(self, limit: BodyLimit, receive: Receive) -> None:
-        self.size = 0
-        self._limit = limit
-        self._receive = receive
-        self._complete = False
-        self._due = asyncio.get_running_loop().time() + limit.limits.body_s
-
-    async def receive(self) -> Message:
-        """Return the next part; what follows a complete body is a disconnection, at any time."""
-        if self._complete:
-            return await self._receive()
-        try:
-            async with asyncio.timeout_at(self._due):
-                message = await self._receive()
-        except TimeoutError:
-            most = self._limit.limits.body_s
-            raise SlowBodyError(f"The body took longer than {most:g} s to arrive") from None
-        if message["type"] != "http.request":
-            self._complete = True
+        async def bounded() -> Message:
+            """Return the next part; a disconnection may follow a complete body at any time."""
+            nonlocal size, complete
+            if complete:
+                return await receive()
+            try:
+                async with asyncio.timeout_at(due):
+                    message = await receive()
+            except TimeoutError:
+                late = f"The body took longer than {limits.body_s:g} s to arrive"
+                raise HTTPException(408, late) from None
+            complete = message["type"] != "http.request" or not message.get("more_body", False)
+            part = len(message.get("body", b""))
+            size += part
+            self.in_flight += part
+            if size > limits.body_bytes:
+                raise too_large
+            if self.in_flight > limits.in_flight_bytes:
+                raise BusyError("Too many large requests at once; try again in a moment", 2)
             return message
-        part = len(message.get("body", b""))
-        self.size += part
-        self._complete = not message.get("more_body", False)
-        self._limit.take(part, self.size)
-        return message
+
+        try:
+            await self.app(scope, bounded, send)
+        finally:
+            self.in_flight -= size
 
 
 class _InMemory(MultiPartParser):
@@ -107,21 +82,16 @@ class _InMemory(MultiPartParser):
     spool_max_size = 2**62
 
 
-@dataclass(frozen=True)
-class Upload:
-    """A recording as it was sent, with the fields that came beside it."""
+async def read_upload(request: Request) -> tuple[bytes, Mapping[str, list[str]]]:
+    """Return the recording of a request, and the fields of the form that it was a part of.
 
-    content: bytes
-    fields: Mapping[str, list[str]]
-
-
-async def read_upload(request: Request) -> Upload:
-    """Return the recording of a request: the part `file` of a form, or the body itself."""
+    The recording is the part `file` of the form, or the body itself.
+    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "multipart/form-data":
-        return Upload(await request.body(), {})
+        return await request.body(), {}
     parser = _InMemory(
-        request.headers, request.stream(), max_files=1, max_fields=_MOST_FIELDS,
+        request.headers, request.stream(), max_files=1, max_fields=_MAX_FIELDS,
         max_part_size=_FIELD_BYTES,
     )  # fmt: skip
     try:
@@ -130,7 +100,7 @@ async def read_upload(request: Request) -> Upload:
         raise UsageError(f"The form cannot be read: {error.message}") from error
     content: bytes | None = None
     fields: dict[str, list[str]] = {}
-    async with _closing(form):
+    try:
         for name, value in form.multi_items():
             if isinstance(value, UploadFile):
                 content = await value.read()
@@ -138,17 +108,11 @@ async def read_upload(request: Request) -> Upload:
                     raise UsageError(f"The recording must be the part 'file', not {name[:40]!r}")
             else:
                 fields.setdefault(name, []).append(value)
-    if content is None:
-        raise UsageError("The form has no recording; send it as the part 'file'")
-    return Upload(content, fields)
-
-
-@asynccontextmanager
-async def _closing(form: FormData) -> AsyncIterator[None]:
-    try:
-        yield
     finally:
         await form.close()
+    if content is None:
+        raise UsageError("The form has no recording; send it as the part 'file'")
+    return content, fields
 
 
 def parse_json(body: bytes) -> object:
@@ -156,29 +120,20 @@ def parse_json(body: bytes) -> object:
 
     A recording in base64 has none of the counted characters, so a real request has few of them.
     """
-    if sum(map(body.count, (b"[", b"{", b","))) > _MOST_VALUES:
-        raise UsageError(f"The JSON has more than {_MOST_VALUES} values")
+    if sum(map(body.count, (b"[", b"{", b","))) > _MAX_VALUES:
+        raise UsageError(f"The JSON has more than {_MAX_VALUES} values")
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not a number in JSON")
+
     try:
-        value: object = json.loads(body, parse_constant=_refuse)
+        value: object = json.loads(body, parse_constant=refuse)
         if b"\\u" in body:  # half of a surrogate pair is no text, and cannot be answered either
             json.dumps(value, ensure_ascii=False).encode()
         return value
     except (ValueError, RecursionError) as error:
         what = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise UsageError(f"The body is not JSON: {what}") from error
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is not a number in JSON")
-
-
-def parse_model(body: bytes, model: type[Content]) -> Content:
-    """Return the JSON body of a request in the form that a model describes; takes its time."""
-    try:
-        return model.model_validate(parse_json(body))
-    except ValidationError as error:
-        found = "; ".join(validation_message(one) for one in error.errors()[:3])
-        raise FormError(found) from error
 
 
 def json_body(model: type[BaseModel]) -> dict[str, object]:

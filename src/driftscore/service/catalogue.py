@@ -5,15 +5,21 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from driftscore import registry
 from driftscore.backbones import KIND as BACKBONES
 from driftscore.errors import DriftscoreError
-from driftscore.service.answers import documented
-from driftscore.service.bodies import json_body, parse_model
-from driftscore.service.heads import ID_PATTERN, LONGEST_ID, CompiledHead, HeadSpec, servable_rules
+from driftscore.service.bodies import json_body, parse_json
+from driftscore.service.heads import (
+    ID_PATTERN,
+    MAX_ID_CHARS,
+    HeadSpec,
+    HeadSummary,
+    servable_rules,
+)
+from driftscore.service.problems import documented, parse
 from driftscore.service.scoring import Finite
-from driftscore.service.state import ServiceState
-from driftscore.settings import AUTO, DEFAULT_PRESET
+from driftscore.service.state import State
+from driftscore.system import plugins
+from driftscore.text.presets import AUTO, DEFAULT_PRESET
 
 
 class HeadRequest(BaseModel):
@@ -27,19 +33,6 @@ class HeadRequest(BaseModel):
     preset: str = Field(default=DEFAULT_PRESET, description="A paper's settings, by name.")
     prompt: str = Field(default="", description="The clean prompt, with {c} for the label.")
     raw: bool = Field(default=False, description="Raw scores of the rule, not standardised ones.")
-
-
-class HeadSummary(BaseModel):
-    """A compiled head without its numbers."""
-
-    id: str
-    labels: list[str]
-    rule: str
-    why: str = Field(description="Why this rule was chosen.")
-    unit: str
-    dim: int
-    backbone: str
-    fingerprint: str = Field(description="Of the model; heads of other models cannot be used.")
 
 
 class HeadAnswer(HeadSummary):
@@ -70,113 +63,81 @@ class BackboneAnswer(BaseModel):
     fingerprint: str | None = None
 
 
-def router(state: ServiceState) -> APIRouter:
-    """Return the routes of heads, rules and backbones."""
-    routes = APIRouter(prefix="/v1", tags=["heads and rules"])
-
-    @routes.post(
-        "/heads",
-        status_code=201,
-        responses=documented(400, 401, 403, 408, 413, 422, 503),
-        openapi_extra=json_body(HeadRequest),
-    )
-    async def add_head(request: Request) -> HeadSummary:
-        """Compile the head of a label set; its id stays valid, also after a restart."""
-        state.check_admission()
-        body = await request.body()
-        return await state.run(lambda: _add(state, parse_model(body, HeadRequest)))
-
-    @routes.get("/heads/{id}", responses=documented(400, 401, 403, 404, 422, 503))
-    async def get_head(
-        id: Annotated[str, Path(max_length=LONGEST_ID, pattern=ID_PATTERN)],
-    ) -> HeadAnswer:
-        """Return a head with its numbers, in the JSON format of `driftscore head`."""
-        spec = HeadSpec.of_id(id)
-        return await state.run(lambda: _complete(state, state.head(spec)))
-
-    _add_lists(routes, state)
-    return routes
+routes = APIRouter(prefix="/v1", tags=["heads and rules"])
 
 
-def _add_lists(routes: APIRouter, state: ServiceState) -> None:
-    """Add the routes of what there is to choose from."""
+@routes.post(
+    "/heads",
+    status_code=201,
+    responses=documented(400, 401, 403, 408, 413, 422, 503),
+    openapi_extra=json_body(HeadRequest),
+)
+async def add_head(state: State, request: Request) -> HeadSummary:
+    """Compile the head of a label set; its id stays valid, also after a restart."""
+    state.check_admission()
+    body = await request.body()
 
-    @routes.get("/rules", responses=documented(401, 403))
-    async def rules() -> list[RuleAnswer]:
-        """List the rules that a request may name."""
-        return [
-            RuleAnswer(
-                name=rule.name,
-                what=rule.summary,
-                settings={name: one.default for name, one in rule.settings.items()},
-            )
-            for rule in servable_rules()
-        ]
+    def add() -> HeadSummary:
+        fields = dict(parse(HeadRequest, parse_json(body)))
+        fields["labels"] = tuple(fields["labels"])
+        fields["settings"] = tuple(sorted(fields["settings"].items()))
+        return state.heads.get(HeadSpec(**fields)).summary
 
-    @routes.get("/backbones", responses=documented(401, 403, 503))
-    async def backbones() -> list[BackboneAnswer]:
-        """List the model families that are installed, and describe the one that is served."""
-        state.check_ready()
-        return _backbones(state)
+    return await state.run(add)
 
 
-def _add(state: ServiceState, asked: HeadRequest) -> HeadSummary:
-    settings = tuple(sorted(asked.settings.items()))
-    spec = HeadSpec(
-        tuple(asked.labels), asked.rule, settings, asked.preset, asked.prompt, asked.raw
-    )
-    return HeadSummary.model_validate(_summary(state, state.head(spec)))
+@routes.get("/heads/{id}", responses=documented(400, 401, 403, 404, 422, 503))
+async def get_head(
+    state: State, id: Annotated[str, Path(max_length=MAX_ID_CHARS, pattern=ID_PATTERN)]
+) -> HeadAnswer:
+    """Return a head with its numbers, in the JSON format of `driftscore head`."""
+    spec = HeadSpec.of_id(id)
+
+    def answer() -> HeadAnswer:
+        compiled = state.heads.get(spec)
+        head = compiled.head
+        # By their shortest decimal text, as in a head's file: the same float32 when read again.
+        return HeadAnswer(
+            **dict(compiled.summary),
+            weights=[[float(str(w)) for w in row] for row in head.weights],
+            offsets=[float(str(b)) for b in head.offsets],
+            made_by=dict(head.made_by),
+        )
+
+    return await state.run(answer)
 
 
-def _summary(state: ServiceState, compiled: CompiledHead) -> dict[str, object]:
-    model, head = state.embedder.backbone, compiled.head
-    return {
-        "id": compiled.id,
-        "labels": list(head.labels),
-        "rule": compiled.rule,
-        "why": compiled.why,
-        "unit": compiled.unit,
-        "dim": head.dim,
-        "backbone": model.name,
-        "fingerprint": model.fingerprint,
-    }
+@routes.get("/rules", responses=documented(401, 403))
+async def rules() -> list[RuleAnswer]:
+    """List the rules that a request may name."""
+    return [
+        RuleAnswer(
+            name=rule.name,
+            what=rule.summary,
+            settings={name: one.default for name, one in rule.settings.items()},
+        )
+        for rule in servable_rules()
+    ]
 
 
-def _complete(state: ServiceState, compiled: CompiledHead) -> HeadAnswer:
-    head = compiled.head
-    # By their shortest decimal text, as in a head's JSON file: the same float32 when read again.
-    return HeadAnswer.model_validate(
-        {
-            **_summary(state, compiled),
-            "weights": [[float(str(w)) for w in row] for row in head.weights],
-            "offsets": [float(str(b)) for b in head.offsets],
-            "made_by": dict(head.made_by),
-        }
-    )
-
-
-def _backbones(state: ServiceState) -> list[BackboneAnswer]:
-    model = state.embedder.backbone
+@routes.get("/backbones", responses=documented(401, 403, 503))
+async def backbones(state: State) -> list[BackboneAnswer]:
+    """List the model families that are installed, and describe the one that is served."""
+    state.check_ready()
+    model, families = state.embedder.backbone, {}
+    for name in plugins.names(BACKBONES):
+        try:
+            families[name] = plugins.summary(plugins.find(BACKBONES, name))
+        except DriftscoreError as error:
+            families[name] = str(error)
     served = BackboneAnswer(
         name=model.name,
-        what="",
+        what=families.pop(model.name, ""),
         served=True,
         dim=model.dim,
         rate=model.rate,
         seconds=model.seconds,
         fingerprint=model.fingerprint,
     )
-    found = {name: _summary_of(name) for name in registry.names(BACKBONES)}
-    others = [
-        BackboneAnswer(name=name, what=what, served=False)
-        for name, what in found.items()
-        if name != model.name
-    ]
-    return [served.model_copy(update={"what": found.get(model.name, "")}), *others]
-
-
-def _summary_of(name: str) -> str:
-    try:
-        return registry.summary(registry.find(BACKBONES, name))
-    except DriftscoreError as error:
-        return str(error)
+    others = [BackboneAnswer(name=name, what=what, served=False) for name, what in families.items()]
+    return [served, *others]

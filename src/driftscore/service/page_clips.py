@@ -9,88 +9,61 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+from starlette.exceptions import HTTPException
 
-from driftscore.audio import Audio
+from driftscore.audio.recordings import Audio
 from driftscore.errors import UsageError
 
-MOST_CLIPS = 32
-MOST_BYTES = 256_000_000
-EXPIRY_S = 30 * 60.0
-_STEP_S = 0.5  # places at which a part of a recording may start by default
-
-
-class ClipGoneError(UsageError):
-    """A recording of the page that expired, or made room for others."""
-
-
-@dataclass(frozen=True, eq=False)
-class PageClip:
-    """A recording that someone gave to the page."""
-
-    id: str
-    name: str
-    audio: Audio
+_STEP_S = 0.5  # between the starts of parts that are compared
 
 
 class ClipStore:
-    """The recordings of the page: a bounded store in memory whose content expires.
+    """The recordings of the page: a bounded store in memory whose content expires."""
 
-    Parameters
-    ----------
-        most_clips: recordings kept at the same time.
-        most_bytes: bytes of samples kept at the same time.
-        expiry_s: seconds after its last use at which a recording is dropped.
-        clock: returns the time in seconds.
+    max_clips = 32
+    max_bytes = 256_000_000
+    """Of samples."""
+    expiry_s = 30 * 60.0
+    """Seconds after its last use at which a recording is dropped."""
 
-    """
-
-    def __init__(
-        self,
-        *,
-        most_clips: int = MOST_CLIPS,
-        most_bytes: int = MOST_BYTES,
-        expiry_s: float = EXPIRY_S,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.most_clips, self.most_bytes = most_clips, most_bytes
-        self.expiry_s, self.clock = expiry_s, clock
-        self._clips: OrderedDict[str, tuple[PageClip, float]] = OrderedDict()  # oldest use first
+    def __init__(self) -> None:
+        self._clips: OrderedDict[str, tuple[Audio, float]] = OrderedDict()  # oldest use first
         self._lock = threading.Lock()
 
-    def add(self, audio: Audio, name: str = "") -> PageClip:
-        """Keep a recording and return it with its id; others may have to go."""
+    def add(self, audio: Audio) -> str:
+        """Keep a recording and return its id; others may have to go."""
         size = audio.samples.nbytes
-        if size > self.most_bytes:
+        if size > self.max_bytes:
             raise UsageError(
                 f"The recording takes {size / 1e6:.0f} MB of memory as samples, and the page may "
-                f"keep {self.most_bytes / 1e6:.0f} MB; give a shorter one"
+                f"keep {self.max_bytes / 1e6:.0f} MB; give a shorter one"
             )
-        clip = PageClip(secrets.token_urlsafe(16), name, audio)
+        clip_id = secrets.token_urlsafe(16)
         with self._lock:
             self._drop_expired()
-            self._clips[clip.id] = (clip, self.clock())
-            while len(self._clips) > self.most_clips or self._bytes() > self.most_bytes:
+            self._clips[clip_id] = (audio, time.monotonic())
+            sizes = [one.samples.nbytes for one, _ in self._clips.values()]
+            while len(sizes) > self.max_clips or sum(sizes) > self.max_bytes:
                 self._clips.popitem(last=False)
-        return clip
+                sizes.pop(0)
+        return clip_id
 
-    def get(self, clip_id: str) -> PageClip:
+    def get(self, clip_id: str) -> Audio:
         """Return a recording by its id; this counts as a use of it."""
         with self._lock:
             self._drop_expired()
             if clip_id not in self._clips:
-                minutes = self.expiry_s / 60
-                raise ClipGoneError(
+                raise HTTPException(
+                    404,
                     "The server no longer has this recording: it is kept in memory only, until it "
-                    f"is unused for {minutes:.0f} minutes or others need the room; give it again"
+                    f"is unused for {self.expiry_s / 60:.0f} minutes or others need the room; give "
+                    "it again",
                 )
-            clip, _ = self._clips[clip_id]
-            self._clips[clip_id] = (clip, self.clock())
-            self._clips.move_to_end(clip_id)
-        return clip
+            audio, _ = self._clips.pop(clip_id)
+            self._clips[clip_id] = (audio, time.monotonic())
+        return audio
 
     def remove(self, clip_id: str) -> None:
         """Forget a recording; one that is gone already is no error."""
@@ -102,11 +75,8 @@ class ClipStore:
             self._drop_expired()
             return len(self._clips)
 
-    def _bytes(self) -> int:
-        return sum(clip.audio.samples.nbytes for clip, _ in self._clips.values())
-
     def _drop_expired(self) -> None:
-        limit = self.clock() - self.expiry_s
+        limit = time.monotonic() - self.expiry_s
         while self._clips and next(iter(self._clips.values()))[1] <= limit:
             self._clips.popitem(last=False)
 

@@ -2,7 +2,8 @@
 
 The recording is the body itself, or the part `file` of a form. Options are query parameters or
 fields of the form; both have the same names. The scores are those of `driftscore classify` for the
-same bytes, bit for bit.
+same bytes, bit for bit. With an audit every decision is recorded before the answer; one that cannot
+be recorded is not given out.
 """
 
 import math
@@ -10,26 +11,24 @@ from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from driftscore.audio import Audio
-from driftscore.embedder import Embedded
+from driftscore.decisions import Decider, audited_events, judged_decision, label_decision
 from driftscore.errors import UsageError
-from driftscore.events import Detection, Event
-from driftscore.prompts import split_labels
-from driftscore.result import Result
-from driftscore.service.answers import FormError, documented, validation_message
-from driftscore.service.auditing import RequestAudit
+from driftscore.events.tracking import Detection
+from driftscore.scoring.head import Result
 from driftscore.service.bodies import read_upload
-from driftscore.service.heads import HeadSpec, RuleValue
-from driftscore.service.state import ServiceState
-from driftscore.settings import AUTO, DEFAULT_PRESET
+from driftscore.service.heads import HeadSpec
+from driftscore.service.problems import documented, parse
+from driftscore.service.state import State
+from driftscore.text.presets import AUTO, DEFAULT_PRESET
+from driftscore.text.prompts import split_labels
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class ScoringChoices(BaseModel):
-    """The labels of a request and how they are scored."""
+class ClassifyChoices(BaseModel):
+    """The labels of a request, how they are scored, and what is reported."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -42,23 +41,6 @@ class ScoringChoices(BaseModel):
     preset: str = Field(default=DEFAULT_PRESET, description="A paper's settings, by name.")
     prompt: str = Field(default="", description="The clean prompt, with {c} for the label.")
     raw: bool = Field(default=False, description="Raw scores of the rule, not standardised ones.")
-
-    def spec(self) -> HeadSpec:
-        """Return what the head is made of."""
-        if self.head:
-            if self.labels or self.setting or self.prompt or self.raw or self.rule != AUTO:
-                raise UsageError("A head has its labels and its rule in it; give only one of both")
-            return HeadSpec.of_id(self.head)
-        if not self.labels:
-            raise UsageError('No labels given; name the sounds: labels="dog bark, siren"')
-        labels = split_labels(",".join(self.labels))
-        settings = tuple(map(_setting, self.setting))
-        return HeadSpec(labels, self.rule, settings, self.preset, self.prompt, self.raw)
-
-
-class ClassifyChoices(ScoringChoices):
-    """The options of a classification."""
-
     threshold: Finite | None = Field(
         default=None, description="Report every label with at least this score as present."
     )
@@ -72,6 +54,40 @@ class ClassifyChoices(ScoringChoices):
     false_alarms: Annotated[float, Field(gt=0, le=1e6)] | None = Field(
         default=None, description="False events per hour and label that are acceptable."
     )
+
+    def with_fields(self, fields: Mapping[str, list[str]]) -> "ClassifyChoices":
+        """Return the options with those of a form; an option that is given twice is refused."""
+        if not fields:
+            return self
+        options = self.model_dump(exclude_unset=True)
+        for name, values in fields.items():
+            if name in options:
+                raise UsageError(f"The option {name[:40]!r} is given in the query and in the form")
+            listed = name in ("labels", "setting")
+            if len(values) > 1 and not listed:
+                raise UsageError(f"The option {name[:40]!r} is given {len(values)} times")
+            options[name] = values if listed else values[0]
+        return parse(ClassifyChoices, options)
+
+    def spec(self) -> HeadSpec:
+        """Return what the head is made of."""
+        if self.head:
+            if self.labels or self.setting or self.prompt or self.raw or self.rule != AUTO:
+                raise UsageError("A head has its labels and its rule in it; give only one of both")
+            return HeadSpec.of_id(self.head)
+        if not self.labels:
+            raise UsageError('No labels given; name the sounds: labels="dog bark, siren"')
+        settings = []
+        for pair in self.setting:
+            name, sign, value = pair.partition("=")
+            if not sign or not name.strip():
+                raise UsageError(
+                    f"A setting is given as name=value, as in beta=0.3, not {pair[:40]!r}"
+                )
+            settings.append((name.strip(), value.strip()))
+        same = self.model_dump(include={"rule", "preset", "prompt", "raw"})
+        labels = split_labels(",".join(self.labels))
+        return HeadSpec(labels=labels, settings=tuple(settings), **same)
 
 
 class ScoredLabel(BaseModel):
@@ -108,153 +124,92 @@ class Classification(BaseModel):
     seconds: float = Field(description="The length of the recording.")
 
 
-def router(state: ServiceState) -> APIRouter:
-    """Return the route of classification."""
-    routes = APIRouter(prefix="/v1", tags=["classification"])
-
-    @routes.post(
-        "/classify",
-        responses=documented(400, 401, 403, 404, 408, 413, 415, 422, 503),
-        openapi_extra={"requestBody": _BODY},
-    )
-    async def classify(
-        request: Request, response: Response, query: Annotated[ClassifyChoices, Query()]
-    ) -> Classification:
-        """Label a recording: wav, flac, ogg, opus, mp3, aiff, au, caf or w64."""
-        state.check_admission()
-        upload = await read_upload(request)
-        choices = _with_fields(query, upload.fields)
-        spec = choices.spec()
-        name = state.requests.named("/v1/classify", response)
-        audit = state.requests.audit(name, upload.content)
-        return await state.run(lambda: _classify(state, upload.content, spec, choices, audit))
-
-    return routes
-
-
-def _with_fields(query: ClassifyChoices, fields: Mapping[str, list[str]]) -> ClassifyChoices:
-    """Return the options of the query and of the form; a field that is given twice is refused."""
-    if not fields:
-        return query
-    given = query.model_dump(exclude_unset=True)
-    for name, values in fields.items():
-        if name in given:
-            raise UsageError(f"The option {name[:40]!r} is given in the query and in the form")
-        listed = name in ("labels", "setting")
-        if len(values) > 1 and not listed:
-            raise UsageError(f"The option {name[:40]!r} is given {len(values)} times")
-        given[name] = values if listed else values[0]
-    try:
-        return ClassifyChoices.model_validate(given)
-    except ValidationError as error:
-        raise FormError(
-            "; ".join(map(validation_message, map(dict, error.errors()[:3])))
-        ) from error
-
-
-def _setting(pair: str) -> tuple[str, RuleValue]:
-    name, sign, value = pair.partition("=")
-    if not sign or not name.strip():
-        raise UsageError(f"A setting is given as name=value, as in beta=0.3, not {pair[:40]!r}")
-    return name.strip(), value.strip()
-
-
-def _classify(
-    state: ServiceState,
-    content: bytes,
-    spec: HeadSpec,
-    choices: ClassifyChoices,
-    audit: RequestAudit | None = None,
-) -> Classification:
-    """Decode, embed and score a recording; in a thread of the queue."""
-    compiled = state.head(spec)
-    audio = state.decode(content)
-    [embedded] = state.embedder.embed([audio])
-    embedded.check()
-    head = compiled.head
-    result = Result("", head.labels, head.scores(embedded.embedding)[0])
-    ranking = result.ranking
-    if audit is not None and (choices.threshold is not None or not choices.multi_label):
-        audit.label(result, compiled.decided_by, choices.threshold)
-    return Classification(
-        label=result.label,
-        score=ranking[0][1],
-        margin=result.margin if math.isfinite(result.margin) else None,
-        scores=[ScoredLabel(label=label, score=s) for label, s in ranking[: choices.top_k]],
-        present=_present(state, spec, choices, result, embedded, audit),
-        events=_events(state, spec, choices, audio, audit) if choices.events else None,
-        unit=compiled.unit,
-        rule=compiled.rule,
-        backbone=state.embedder.backbone.name,
-        head=compiled.id,
-        seconds=audio.seconds,
-    )
-
-
-def _present(
-    state: ServiceState,
-    spec: HeadSpec,
-    choices: ClassifyChoices,
-    result: Result,
-    embedded: Embedded,
-    audit: RequestAudit | None,
-) -> list[str] | None:
-    """Return the labels that are present, if that was asked: above a threshold, or at all."""
-    if choices.threshold is not None:
-        return result.above(choices.threshold)
-    if not choices.multi_label:
-        return None
-    detector = state.detector(spec, Detection())
-    judged = detector.judge("", embedded.embedding)
-    if audit is not None:
-        audit.fitting(detector, embedded.embedding)
-    fits = dict(zip(judged.labels, judged.fits or (), strict=True))
-    return [label for label, _ in judged.ranking if fits[label]]
-
-
-def _events(
-    state: ServiceState,
-    spec: HeadSpec,
-    choices: ClassifyChoices,
-    audio: Audio,
-    audit: RequestAudit | None,
-) -> list[EventAnswer]:
-    """Return the events of a recording: those of `driftscore classify --timeline`."""
-    settings = Detection().changed(threshold=choices.threshold, false_alarms=choices.false_alarms)
-    detector = state.detector(spec, settings)
-    events = detector.events(audio) if audit is None else audit.events(detector, audio)
-    return [found(event) for event in events if not event.rejected]
-
-
-def found(event: Event) -> EventAnswer:
-    """Return an event as it is answered."""
-    return EventAnswer(
-        label=event.label,
-        start_s=event.start_s,
-        end_s=event.end_s,
-        score=event.score,
-        threshold=event.threshold,
-        snr_db=event.snr_db,
-    )
-
-
 _SOUND = {"schema": {"type": "string", "format": "binary"}}
+_FORM = {
+    "type": "object",
+    "required": ["file"],
+    "properties": {
+        "file": {"type": "string", "format": "binary"},
+        "labels": {"type": "string", "description": "As in the query."},
+    },
+    "description": "The recording, and any of the query's options as fields.",
+}
 _BODY = {
     "required": True,
     "content": {
         "audio/wav": _SOUND,
         "audio/flac": _SOUND,
         "application/octet-stream": _SOUND,
-        "multipart/form-data": {
-            "schema": {
-                "type": "object",
-                "required": ["file"],
-                "properties": {
-                    "file": {"type": "string", "format": "binary"},
-                    "labels": {"type": "string", "description": "As in the query."},
-                },
-                "description": "The recording, and any of the query's options as fields.",
-            }
-        },
+        "multipart/form-data": {"schema": _FORM},
     },
 }
+
+routes = APIRouter(prefix="/v1", tags=["classification"])
+
+
+@routes.post(
+    "/classify",
+    responses=documented(400, 401, 403, 404, 408, 413, 415, 422, 503),
+    openapi_extra={"requestBody": _BODY},
+)
+async def classify(
+    state: State, request: Request, response: Response, query: Annotated[ClassifyChoices, Query()]
+) -> Classification:
+    """Label a recording: wav, flac, ogg, opus, mp3, aiff, au, caf or w64."""
+    state.check_admission()
+    content, fields = await read_upload(request)
+    choices = query.with_fields(fields)
+    spec = choices.spec()
+    name = state.name_request("/v1/classify", response)
+
+    def answer() -> Classification:
+        """Decode, embed, score, and record what is decided."""
+        compiled = state.heads.get(spec)
+        audio = state.decode(content)
+        [embedded] = state.embedder.embed([audio])
+        result = Result(name, compiled.head.labels, compiled.head.scores(embedded.embedding)[0])
+        threshold, audit = choices.threshold, state.audit
+        present, events, detector, reference = None, None, None, None
+        if threshold is not None:
+            present = result.above(threshold)
+        elif choices.multi_label:
+            detector = state.heads.detector(spec, Detection())
+            judged = detector.label_or_none(name, embedded.embedding)
+            fits = dict(zip(judged.labels, judged.fits or (), strict=True))
+            present = [label for label, _ in judged.ranking if fits[label]]
+        if audit is not None:
+            reference = audit.refer(content)
+            decision, decider = label_decision(result, threshold), compiled.decider
+            if detector is not None:
+                decision = judged_decision(detector, name, embedded.embedding, every=True)
+                decider = Decider.of(detector)
+            audit.record(decision, decider, reference)
+        if choices.events:
+            settings = Detection().changed(threshold=threshold, false_alarms=choices.false_alarms)
+            detector = state.heads.detector(spec, settings)
+            all_events = (
+                detector.events(audio)
+                if audit is None
+                else audited_events(audit, detector, audio, source=name, reference=reference)
+            )
+            events = [
+                EventAnswer.model_validate(event, from_attributes=True)
+                for event in all_events
+                if not event.rejected
+            ]
+        ranking, summary = result.ranking, compiled.summary
+        return Classification(
+            label=result.label,
+            score=ranking[0][1],
+            margin=result.margin if math.isfinite(result.margin) else None,
+            scores=[ScoredLabel(label=label, score=s) for label, s in ranking[: choices.top_k]],
+            present=present,
+            events=events,
+            unit=summary.unit,
+            rule=summary.rule,
+            backbone=summary.backbone,
+            head=summary.id,
+            seconds=audio.seconds,
+        )
+
+    return await state.run(answer)

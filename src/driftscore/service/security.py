@@ -12,24 +12,13 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from driftscore.service.answers import problem
+from driftscore.service.problems import problem
 from driftscore.service.settings import is_loopback
 
-CONTENT_POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self' data: blob:",
-        "media-src 'self' blob:",
-        "connect-src 'self'",
-        "worker-src 'self'",
-        "font-src 'self'",
-        "manifest-src 'self'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-    )
+CONTENT_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "media-src 'self' blob:; connect-src 'self'; worker-src 'self'; font-src 'self'; "
+    "manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 SECURITY_HEADERS = {
     "Content-Security-Policy": CONTENT_POLICY,
@@ -53,9 +42,6 @@ class SecurityHeaders:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, and add headers to the answer."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -77,42 +63,33 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it."""
+        refusal = None
         if scope["type"] == "http":
             refusal = self.refusal(str(scope["path"]), Headers(scope=scope))
-            if refusal is not None:
-                status, message = refusal
-                wanted = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
-                await problem(status, message, wanted)(scope, receive, send)
-                return
-        await self.app(scope, receive, send)
+        await (refusal or self.app)(scope, receive, send)
 
-    def refusal(self, path: str, headers: Headers) -> tuple[int, str] | None:
-        """Return the status and the reason of a refusal, or None for a request that may pass."""
+    def refusal(self, path: str, headers: Headers) -> ASGIApp | None:
+        """Return the answer to a request that is refused, or None for one that may pass."""
         host = headers.get("host", "")
-        if self.token is None and not is_loopback(_name(host)):
-            return 400, (
+        name = host.partition("]")[0][1:] if host.startswith("[") else host.partition(":")[0]
+        if self.token is None and not is_loopback(name):
+            return problem(
+                400,
                 "Without a token the service answers only to localhost; start it with --token-file "
-                "to use it under another name"
+                "to use it under another name",
             )
         origin = headers.get("origin")
         if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
-            return 403, "A page of another origin may not use the service"
-        if self.token is None or is_public(path):
+            return problem(403, "A page of another origin may not use the service")
+        if self.token is None or path in PUBLIC_PATHS or path.startswith(PUBLIC_FOLDER):
             return None
-        kind, _, given = headers.get("authorization", "").partition(" ")
-        expected = self.token.encode()
-        if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), expected):
-            return 401, "This service needs a token: send the header Authorization: Bearer TOKEN"
-        return None
-
-
-def is_public(path: str) -> bool:
-    """Return whether a path needs no token."""
-    return path in PUBLIC_PATHS or path.startswith(PUBLIC_FOLDER)
-
-
-def _name(host: str) -> str:
-    """Return the name or address of a Host header, without its port."""
-    if host.startswith("["):
-        return host.partition("]")[0].strip("[]")
-    return host.partition(":")[0]
+        kind, _, token = headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer" and hmac.compare_digest(
+            token.strip().encode(), self.token.encode()
+        ):
+            return None
+        return problem(
+            401,
+            "This service needs a token: send the header Authorization: Bearer TOKEN",
+            {"WWW-Authenticate": "Bearer"},
+        )

@@ -3,15 +3,14 @@
 import ipaddress
 from dataclasses import dataclass, field
 
-from driftscore.audit import AuditLog
 from driftscore.backbones import DEFAULT_BACKBONE
+from driftscore.decisions import DecisionStore
 from driftscore.embedder import Embedder
 from driftscore.errors import UsageError
-from driftscore.service.live import EventStore
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8765
-SHORTEST_TOKEN = 16
+MIN_TOKEN_CHARS = 16
 """Characters that a token needs; `openssl rand -hex 32` gives 64."""
 
 
@@ -56,48 +55,36 @@ class ServiceSettings:
 
     Attributes:
         backbone: the name or path of the model, or an embedder that has it loaded.
-        runtime: what a CLAP runs in.
         calibration: a calibration of the model by its path, "none", or None for its own.
-        threads: windows in work at the same time; None for the number of cores.
         limits: what a request may ask for.
         queue: requests that may wait for their turn; one more is answered with 503.
         heads: label sets whose heads are kept.
         token: what a client has to send; None serves loopback addresses only.
-        event_store: where live events are read from; None for a log in memory.
+        event_store: where live events are read from; None for nowhere.
         audit: where decisions are recorded; None for nowhere.
 
     """
 
     backbone: str | Embedder = DEFAULT_BACKBONE
-    runtime: str | None = None
     calibration: str | None = None
-    threads: int | None = None
     limits: Limits = field(default_factory=Limits)
     queue: int = 32
     heads: int = 64
     token: str | None = field(default=None, repr=False)
-    event_store: EventStore | None = None
-    audit: AuditLog | None = None
+    event_store: DecisionStore | None = None
+    audit: DecisionStore | None = None
 
     def __post_init__(self) -> None:
-        if self.queue < 0:
-            raise UsageError(f"The queue must hold 0 requests or more, got {self.queue}")
-        if self.heads < 1:
-            raise UsageError(f"At least one head must be kept, got {self.heads}")
-        if self.token is not None:
-            check_token(self.token)
-
-
-def check_token(token: str) -> str:
-    """Return a token that is long enough, and that a header can carry."""
-    if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable():
-        raise UsageError(
-            f"A token must have at least {SHORTEST_TOKEN} printable ASCII characters, got "
-            f"{len(token)}; `openssl rand -hex 32` makes one"
-        )
-    if " " in token:
-        raise UsageError("A token must not contain spaces; `openssl rand -hex 32` makes one")
-    return token
+        token = self.token
+        if token is None:
+            return
+        if len(token) < MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable():
+            raise UsageError(
+                f"A token must have at least {MIN_TOKEN_CHARS} printable ASCII characters, got "
+                f"{len(token)}; `openssl rand -hex 32` makes one"
+            )
+        if " " in token:
+            raise UsageError("A token must not contain spaces; `openssl rand -hex 32` makes one")
 
 
 def is_loopback(host: str) -> bool:

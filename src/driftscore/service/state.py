@@ -4,24 +4,23 @@ The model is loaded in a thread when the service starts. Until then, and again w
 the service is alive but not ready, and work is refused with the time after which to try again.
 """
 
+import uuid
 from collections.abc import Callable
-from threading import Event as Flag
 from threading import Thread
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
-from driftscore.audio import Audio
-from driftscore.detector import Detector
+from fastapi import Depends, Request, Response
+
+from driftscore.audio.recordings import Audio
 from driftscore.embedder import Embedder
 from driftscore.engines.protocol import thread_count
 from driftscore.errors import DriftscoreError
-from driftscore.events import Detection
-from driftscore.service import recordings
-from driftscore.service.auditing import Requests
-from driftscore.service.heads import PROBE, CompiledHead, HeadCache, HeadSpec
-from driftscore.service.live import EventLog, EventStore
+from driftscore.service import uploads
+from driftscore.service.heads import PROBE, HeadCache
+from driftscore.service.page_clips import ClipStore
 from driftscore.service.settings import ServiceSettings
-from driftscore.service.texts import MemoryTextCache
 from driftscore.service.work import BusyError, WorkQueue
+from driftscore.text.cache import MemoryTextCache
 
 Outcome = TypeVar("Outcome")
 
@@ -30,81 +29,74 @@ class ServiceState:
     """The shared objects of one running service."""
 
     def __init__(self, settings: ServiceSettings) -> None:
-        self.settings = settings
         self.limits = settings.limits
-        given = settings.backbone
-        # Labels of strangers are not kept on disk.
-        self.embedder = (
-            given
-            if isinstance(given, Embedder)
-            else Embedder(
-                given, runtime=settings.runtime, threads=settings.threads, text_cache=False
-            )
-        )
-        if self.embedder.text_cache is None:
-            self.embedder.text_cache = MemoryTextCache()
-        self.heads = HeadCache(
-            self.embedder,
-            size=settings.heads,
-            calibration=settings.calibration,
-            texts=settings.limits.texts,
-        )
-        workers = thread_count(self.embedder.threads)
-        self.work = WorkQueue(workers=workers, waiting=settings.queue)
+        self.events = settings.event_store
+        """Where live events are read from."""
+        self.audit = settings.audit
+        """Where decisions are recorded."""
+        embedder = settings.backbone
+        if not isinstance(embedder, Embedder):
+            embedder = Embedder(embedder, text_cache=False)
+        if embedder.text_cache is None:  # labels of strangers are not kept on disk
+            embedder.text_cache = MemoryTextCache()
+        self.embedder = embedder
+        self.heads = HeadCache(embedder, settings)
+        """Of label sets; used only in a thread of `run`."""
+        self.clips = ClipStore()
+        """Recordings of the page."""
+        self.work = WorkQueue(workers=thread_count(embedder.threads), waiting=settings.queue)
+        self.subscribers = 0
+        """Clients that follow live events."""
         self.failure: DriftscoreError | None = None
         """Why the model could not be loaded."""
         self.failed: Callable[[], None] = lambda: None
         """Called when the model could not be loaded."""
-        self.events: EventStore = settings.event_store or EventLog()
-        """Where live events are read from."""
-        self.requests = Requests(settings.audit)
-        """Names of requests, and the audit of their decisions."""
-        self.subscribers = 0
-        """Clients that follow live events."""
-        self._loaded = Flag()
-        self._stopping = Flag()
-
-    @property
-    def stopping(self) -> bool:
-        """Whether the service was asked to end."""
-        return self._stopping.is_set()
+        self.loaded = False
+        self.stopping = False
+        """Whether no more work is taken; what is running may finish."""
 
     @property
     def reason_not_ready(self) -> str:
         """Why work is refused for now; empty if the service is ready."""
-        if self._stopping.is_set():
+        if self.stopping:
             return "The service is shutting down"
         if self.failure is not None:
             return f"The model cannot be loaded: {self.failure}"
-        return "" if self._loaded.is_set() else "The model is being loaded"
+        return "" if self.loaded else "The model is being loaded"
 
     def start(self) -> None:
         """Load the model in a thread of its own."""
-        Thread(target=self._load, name="driftscore-load", daemon=True).start()
 
-    def stop(self) -> None:
-        """Take no more work; what is running may finish."""
-        self._stopping.set()
+        def load() -> None:
+            try:
+                self.embedder.start()
+                self.heads.get(PROBE)  # the text side as well
+                self.loaded = True
+            except DriftscoreError as error:
+                self.failure = error
+                self.failed()
+
+        Thread(target=load, name="driftscore-load", daemon=True).start()
 
     def close(self) -> None:
         """Finish what is running, and end all threads."""
-        self.stop()
+        self.stopping = True
         self.work.close()
         self.embedder.close()
-        if self.settings.audit is not None:
-            self.settings.audit.close()
+        if self.audit is not None:
+            self.audit.close()
 
     def decode(self, content: bytes) -> Audio:
         """Return the samples of a sound file at the model's rate; only in a thread of `run`."""
-        return recordings.decode(content, rate=self.embedder.backbone.rate, limits=self.limits)
+        return uploads.decode(content, rate=self.embedder.backbone.rate, limits=self.limits)
 
-    def head(self, spec: HeadSpec) -> CompiledHead:
-        """Return the head of a spec within the limits; only in a thread of `run`."""
-        return self.heads.get(spec.checked(self.limits))
-
-    def detector(self, spec: HeadSpec, settings: Detection) -> Detector:
-        """Return the detector of a spec within the limits; only in a thread of `run`."""
-        return self.heads.detector(spec.checked(self.limits), settings)
+    def name_request(self, path: str, response: Response) -> str:
+        """Name a request in the audit and in its answer; the name is empty without an audit."""
+        if self.audit is None:
+            return ""
+        number = uuid.uuid4().hex
+        response.headers["X-Request-Id"] = number
+        return f"{path} {number}"
 
     def check_ready(self) -> None:
         """Refuse a request while the service is not ready."""
@@ -112,21 +104,21 @@ class ServiceState:
             raise BusyError(f"{reason}; try again in a moment")
 
     def check_admission(self) -> None:
-        """Refuse a request while the service is not ready or too busy; before its body is read."""
+        """Refuse a request before its body is read: while the service is not ready or too busy."""
         self.check_ready()
         self.work.check_room()
 
     async def run(self, function: Callable[[], Outcome]) -> Outcome:
         """Run a function in the queue; refuse it while the service is not ready or too busy."""
-        self.check_admission()
+        self.check_ready()
         return await self.work.run(function)
 
-    def _load(self) -> None:
-        try:
-            self.embedder.start()
-            self.heads.get(PROBE)  # the text side as well
-        except DriftscoreError as error:
-            self.failure = error
-            self.failed()
-        else:
-            self._loaded.set()
+
+async def service_state(request: Request) -> ServiceState:
+    """Return the state of the service that a request came to."""
+    state: ServiceState = request.app.state.service
+    return state
+
+
+State = Annotated[ServiceState, Depends(service_state)]
+"""The parameter by which a route gets the state of its service."""

@@ -4,28 +4,31 @@ int8 (dynamic quantisation of the weights) is a model of its own with its own fi
 used only if its folder is named, and the difference that it makes is measured and recorded.
 """
 
+import json
 import logging
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import cast
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from driftscore.audio import Recording, Samples, sounding_windows
-from driftscore.backbones.clap import exported, onnx_towers
-from driftscore.backbones.clap.audio_graph import AudioShape, build_audio
-from driftscore.backbones.clap.exported import Export, Probe
-from driftscore.backbones.clap.loading import accepts, load_torch
-from driftscore.backbones.clap.model import TEXT_ROWS, Clap, Description
-from driftscore.backbones.clap.text_graph import build_text
-from driftscore.backbones.clap.torch_towers import TorchTowers, tensors_of
+from driftscore.audio.recordings import Recording, sounding_windows
+from driftscore.backbones.clap import accepts, exported
+from driftscore.backbones.clap.exported import KIND, TOLERANCE, Export, Manifest, Probe
+from driftscore.backbones.clap.graphs import AudioShape, build_audio, build_text
+from driftscore.backbones.clap.model import TEXT_ROWS, Clap
+from driftscore.backbones.clap.torch_towers import TorchTowers, load_torch, tensors_of
+from driftscore.backbones.hub import local_folder
+from driftscore.backbones.vectors import unit
 from driftscore.errors import MismatchError, MissingExtraError, UsageError, WriteError
-from driftscore.files import sha256
-from driftscore.vectors import Matrix, unit
+from driftscore.storage.files import sha256
+from driftscore.system.process import environment
 from driftscore.version import __version__
 
 _PROBE_TOKENS = 14
@@ -46,7 +49,7 @@ def export(
     if any(find_spec(module) is None for module in ("torch", "transformers", "onnx")):
         raise MissingExtraError("Exporting a CLAP", "export")
     reference = load_torch(name)
-    description = reference.description
+    description, folder = reference.description, local_folder(name)
     if int8:
         description = replace(description, fingerprint=f"{description.fingerprint}/int8")
     target = Path(home) if home else exported.home_of(description.fingerprint)
@@ -56,93 +59,71 @@ def export(
     shutil.rmtree(partial, ignore_errors=True)
     try:
         partial.mkdir(parents=True)
-        made = _write(reference, partial, description, int8=int8, clips=clips)
+        _write_graphs(reference, partial, int8=int8)
+        versions = {name: version(name) for name in ("torch", "transformers", "onnxruntime")}
+        manifest = Manifest(
+            kind=KIND,
+            model=description,
+            precision="int8" if int8 else "fp32",
+            # Without a source, an int8 export is never found in place of the model.
+            source=exported.source_digest(folder) if folder and not int8 else "",
+            sha256={path.name: sha256(path) for path in sorted(partial.iterdir())},
+            agreement={},
+            made_with=versions | {"driftscore": __version__},
+        )
+        agreement = _compare(reference, Export(partial, manifest), clips)
+        manifest = msgspec.structs.replace(manifest, agreement=agreement)
+        content = msgspec.structs.asdict(manifest) | {"model": asdict(description)}
+        # It is written last: a folder without a manifest is not an export.
+        text = json.dumps(content, indent=1) + "\n"
+        (partial / "manifest.json").write_text(text, encoding="utf-8")
         shutil.rmtree(target, ignore_errors=True)
         partial.replace(target)
     except OSError as error:
         raise WriteError(f"Cannot write {target}: {error.strerror or error}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    return replace(made, home=target)
-
-
-def _write(
-    reference: Clap, home: Path, description: Description, *, int8: bool, clips: Sequence[Recording]
-) -> Export:
-    """Write all files of an export; the manifest comes last."""
-    _write_graphs(reference, home, int8=int8)
-    folder = exported.checkpoint_folder(description.name)
-    made = Export(
-        home,
-        description,
-        precision="int8" if int8 else "fp32",
-        # Without a source, an int8 export is never found in place of the model.
-        source=exported.source_digest(folder) if folder and not int8 else "",
-        sums={path.name: sha256(path) for path in sorted(home.iterdir())},
-    )
-    made = replace(made, agreement=_compare(reference, made, clips))
-    exported.write_manifest(made, made_with=_versions())
-    return made
+    return Export(target, manifest)
 
 
 def _write_graphs(reference: Clap, home: Path, *, int8: bool) -> None:
+    """Write the graphs, the tokenizer, and a probe with the embeddings that torch gives it."""
     model = cast(TorchTowers, reference.towers).model
     config, tensors = model.config.to_dict(), tensors_of(model)
-    probe = _probe(reference, config["text_config"]["vocab_size"])
-    shape = AudioShape.of(config["audio_config"], frames=probe.log_mel.shape[1])
-    graphs = {
-        "audio": build_audio(tensors, shape),
-        "text": build_text(tensors, config["text_config"]),
-    }
-    for kind, graph in graphs.items():
-        path = home / f"{kind}.onnx"
-        path.write_bytes(graph)
-        if int8:
-            _quantise(path)
+    # A window of noise, a short tone (which is repeated) and a quiet sweep.
+    length = reference.mel.length
+    time = np.arange(length) / reference.mel.rate
+    noise = 0.1 * np.random.default_rng(20_26).standard_normal(length)
+    tone = 0.3 * np.sin(2 * np.pi * 440 * time[: length // 3])
+    sweep = 0.002 * np.sin(2 * np.pi * (200 + 300 * time) * time)
+    mels = np.stack([reference.features(part.astype(np.float32)) for part in (noise, tone, sweep)])
+    sounds = np.stack([reference.encode(mel) for mel in mels])
+    ids = _ids(config["text_config"]["vocab_size"], _PROBE_TOKENS)
+    Probe(mels, sounds, ids, unit(reference.towers.text(ids))).save(home)
+    shape = AudioShape.of(config["audio_config"], frames=mels.shape[1])
+    (home / "audio.onnx").write_bytes(build_audio(tensors, shape))
+    (home / "text.onnx").write_bytes(build_text(tensors, config["text_config"]))
     (home / "tokenizer.json").write_text(reference.tokenizer.to_str(), encoding="utf-8")
-    probe.save(home)
-
-
-def _quantise(path: Path) -> None:
-    """Round the weights of every matrix product to int8, with one scale per output."""
-    from onnxruntime.quantization import QuantType, quantize_dynamic
+    if not int8:
+        return
+    with environment(ORT_DISABLE_TELEMETRY="1"):
+        from onnxruntime.quantization import QuantType, quantize_dynamic
 
     logging.disable(logging.WARNING)  # it recommends a step that these graphs do not need
     try:
-        # Seven bits: without VNNI the eighth would overflow the 16 bit sums of two products.
-        quantize_dynamic(
-            path,
-            path,
-            op_types_to_quantize=["MatMul"],
-            weight_type=QuantType.QInt8,
-            per_channel=True,
-            reduce_range=True,
-        )
+        for path in (home / "audio.onnx", home / "text.onnx"):
+            # Round the weights of every matrix product, with one scale per output. Seven bits:
+            # without VNNI the eighth would overflow the 16 bit sums of two products.
+            quantize_dynamic(
+                path,
+                path,
+                op_types_to_quantize=["MatMul"],
+                weight_type=QuantType.QInt8,
+                per_channel=True,
+                reduce_range=True,
+            )
     finally:
         logging.disable(logging.NOTSET)
-
-
-def _probe(reference: Clap, vocabulary: int) -> Probe:
-    """Return log-mels and texts with the embeddings that torch gives them."""
-    mels = np.stack([reference.features(samples) for samples in _signals(reference)])
-    ids = _ids(vocabulary, _PROBE_TOKENS)
-    return Probe(
-        log_mel=mels,
-        audio=np.stack([reference.encode(mel) for mel in mels]),
-        ids=ids,
-        text=unit(reference.towers.text(ids)),
-    )
-
-
-def _signals(reference: Clap) -> list[Samples]:
-    """Return a window of noise, a short tone (which is repeated) and a quiet sweep."""
-    rng = np.random.default_rng(20_26)
-    length, rate = reference.mel.length, reference.mel.rate
-    time = np.arange(length) / rate
-    noise = 0.1 * rng.standard_normal(length)
-    tone = 0.3 * np.sin(2 * np.pi * 440 * time[: length // 3])
-    sweep = 0.002 * np.sin(2 * np.pi * (200 + 300 * time) * time)
-    return [part.astype(np.float32) for part in (noise, tone, sweep)]
 
 
 def _ids(vocabulary: int, tokens: int) -> NDArray[np.int64]:
@@ -153,45 +134,32 @@ def _ids(vocabulary: int, tokens: int) -> NDArray[np.int64]:
     return ids.astype(np.int64)
 
 
-def _compare(reference: Clap, made: Export, clips: Sequence[Recording]) -> dict[str, float]:
+def _compare(reference: Clap, written: Export, clips: Sequence[Recording]) -> dict[str, float]:
     """Return how far the graphs are from torch; float32 must be within the tolerance."""
-    towers = onnx_towers.open_towers(made, "onnx")
-    probe = Probe.load(made.home)
+    towers = exported.open_towers(written)
+    probe = Probe.load(written.home)
     batches = [_ids(int(probe.ids.max()) + 1, tokens) for tokens in _TOKENS]
     texts = np.concatenate([unit(reference.towers.text(ids)) for ids in batches])
     onnx_texts = np.concatenate([unit(towers.text(ids)) for ids in batches])
-    mels, rows = [*probe.log_mel], [*probe.audio]
+    mels, references = [*probe.log_mel], [*probe.audio]
     for clip in clips:
         for window in sounding_windows(clip, rate=reference.rate, seconds=reference.seconds):
-            mels.append(reference.features(window.audio.samples))
-            rows.append(reference.encode(mels[-1]))
-    sounds = np.stack(rows)
+            mels.append(reference.features(window.samples))
+            references.append(reference.encode(mels[-1]))
+    sounds = np.stack(references)
     onnx_sounds = unit(np.stack([towers.audio(mel) for mel in mels]))
-    found = {
+    agreement = {
         "text": float(np.abs(texts - onnx_texts).max()),
         "audio": float(np.abs(sounds - onnx_sounds).max()),
     }
-    if made.precision == "fp32" and not all(v <= onnx_towers.TOLERANCE for v in found.values()):
+    is_exact = written.manifest.precision == "fp32"
+    if is_exact and not all(difference <= TOLERANCE for difference in agreement.values()):
         raise MismatchError(
-            f"The exported towers differ from torch's by {max(found.values()):.1e} (allowed: "
-            f"{onnx_towers.TOLERANCE:.0e}), so the export was deleted; use --runtime torch, and "
+            f"The exported towers differ from torch's by {max(agreement.values()):.1e} (allowed: "
+            f"{TOLERANCE:.0e}), so the export was deleted; use --runtime torch, and "
             "please report the checkpoint"
         )
-    found["audio_cosine"] = _least_cosine(sounds, onnx_sounds)
-    found["text_cosine"] = _least_cosine(texts, onnx_texts)
-    return found
-
-
-def _least_cosine(left: Matrix, right: Matrix) -> float:
-    return float((left.astype(np.float64) * right).sum(axis=1).min())
-
-
-def _versions() -> dict[str, str]:
-    import onnxruntime
-    import torch
-    import transformers
-
-    modules = {"torch": torch, "transformers": transformers, "onnxruntime": onnxruntime}
-    return {name: module.__version__ for name, module in modules.items()} | {
-        "driftscore": __version__
-    }
+    for kind, rows, onnx_rows in (("audio", sounds, onnx_sounds), ("text", texts, onnx_texts)):
+        cosines = (rows.astype(np.float64) * onnx_rows).sum(axis=1)
+        agreement[f"{kind}_cosine"] = float(cosines.min())
+    return agreement

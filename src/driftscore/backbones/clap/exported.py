@@ -2,8 +2,8 @@
 
 An export is a folder: `audio.onnx`, `text.onnx`, `tokenizer.json`, `probe.npz` (log-mels and texts
 with the embeddings that torch gave them) and `manifest.json` (the model's description, the
-checksums and the measured agreement with torch). It is written by `export` and run by
-`onnx_towers`.
+checksums and the measured agreement with torch). It is written by `export`. Before a tower is used,
+it must give the embeddings of the probe on this machine, with the installed onnxruntime.
 
 Exports are kept in the cache by fingerprint, or in a folder that the user names and can copy to a
 machine that has neither torch nor the checkpoint.
@@ -12,43 +12,48 @@ machine that has neither torch nor the checkpoint.
 import hashlib
 import json
 import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
-from driftscore.arrayfile import read_npz
-from driftscore.backbones.clap.log_mel import ClapMel
-from driftscore.backbones.clap.model import Description
-from driftscore.backbones.hub import cached_folder
-from driftscore.errors import FormatError
-from driftscore.files import cache_home, sha256
-from driftscore.reading import is_folder, read_text, reading
-from driftscore.schema import choice, count, mapping, number, table, text, validate
-from driftscore.vectors import Matrix
+from driftscore.backbones.clap.model import TEXT_ROWS, Clap, Description, OnnxTower, OnnxTowers
+from driftscore.backbones.hub import local_folder
+from driftscore.backbones.onnx.external_data import check_no_external_data
+from driftscore.backbones.onnx.sessions import open_session, open_tokenizer, read_intact
+from driftscore.backbones.vectors import Matrix, unit
+from driftscore.errors import FormatError, MismatchError
+from driftscore.storage.checked import decode
+from driftscore.storage.files import cache_home, is_folder, read_text, reading, sha256
+from driftscore.storage.npz import read_npz
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
 
 KIND = "driftscore clap export"
 REVISION = 1
 """Part of the folder name of a cached export; raise it whenever the graphs change."""
-GRAPHS = ("audio.onnx", "text.onnx")
 _SOURCES = ("config.json", "preprocessor_config.json", "tokenizer.json", "*.safetensors")
+TOLERANCE = 1e-4
+"""Largest difference from torch in any number of a unit embedding."""
 _PROBE = "probe.npz"
 _AGAIN = "make it again with driftscore export"
-_MEL = table(
-    {"flavour": choice("slaney", "htk")},
-    {"rate": count, "n_fft": count, "hop": count, "mels": count, "length": count,
-     "low_hz": number(0, 1e6), "high_hz": number(0, 1e6), "padding": text},
-)  # fmt: skip
-_MODEL = table(
-    {"name": text, "fingerprint": text, "dim": count, "logit_scale": number(), "mel": _MEL}
-)
-_MANIFEST = table(
-    {"kind": text, "model": _MODEL, "precision": text, "source": text, "sha256": mapping(text),
-     "agreement": mapping(number())},
-    {"made_with": mapping(text)},
-)  # fmt: skip
+
+
+class Manifest(Struct, frozen=True):
+    """The file `manifest.json`."""
+
+    kind: str
+    model: Description
+    precision: str
+    source: str
+    sha256: dict[str, str]
+    agreement: dict[str, float]
+    made_with: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -56,21 +61,11 @@ class Export:
     """The folder of an export and its manifest."""
 
     home: Path
-    description: Description
-    precision: str
-    source: str
-    sums: Mapping[str, str]
-    agreement: Mapping[str, float] = field(default_factory=dict)
+    manifest: Manifest
 
     def read(self, name: str) -> bytes:
         """Return the content of a file; one with another checksum is an error."""
-        try:
-            content = (self.home / name).read_bytes()
-        except OSError as error:
-            raise FormatError(f"{self.home / name} cannot be read ({error}); {_AGAIN}") from error
-        if hashlib.sha256(content).hexdigest() != self.sums.get(name):
-            raise FormatError(f"{self.home / name} is damaged or edited; {_AGAIN}")
-        return content
+        return read_intact(self.home / name, self.manifest.sha256.get(name), advice=_AGAIN)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,30 +79,27 @@ class Probe:
 
     def save(self, home: Path) -> None:
         """Write the probe into the folder of an export."""
-        np.savez(home / _PROBE, log_mel=self.log_mel, audio=self.audio, ids=self.ids,
-                 text=self.text)  # fmt: skip
+        np.savez(home / _PROBE, **vars(self))
 
     @staticmethod
     def load(home: Path) -> "Probe":
         """Read the probe from the folder of an export."""
         names, what = ("log_mel", "audio", "ids", "text"), "probe of an export"
-        found = read_npz(home / _PROBE, names, what=what)
+        arrays = read_npz(home / _PROBE, names, what=what)
         with reading(home / _PROBE, what, advice=_AGAIN):
-            mel, audio, ids, text = (found[name] for name in names)
+            mel, audio, ids, text = (arrays[name] for name in names)
             kinds = "".join(array.dtype.kind for array in (mel, audio, ids, text))
             if kinds != "ffif" or (audio.ndim, ids.ndim, text.ndim) != (2, 2, 2):
                 raise ValueError(f"its arrays have the types {kinds!r}, or the wrong shapes")
             if not len(mel) == len(audio) > 0 or not len(ids) == len(text) > 0:
                 raise ValueError("its arrays have different lengths")
-            return Probe(
-                mel.astype(np.float32), audio.astype(np.float32), ids.astype(np.int64),
-                text.astype(np.float32),
-            )  # fmt: skip
+            mel, audio, text = (array.astype(np.float32) for array in (mel, audio, text))
+            return Probe(mel, audio, ids.astype(np.int64), text)
 
 
 def is_export(home: Path) -> bool:
     """Return whether a folder is an export."""
-    files = (home / "manifest.json", home / GRAPHS[0])
+    files = (home / "manifest.json", home / "audio.onnx")
     return is_folder(home) and all(file.is_file() for file in files)
 
 
@@ -126,69 +118,83 @@ def read_export(home: Path) -> Export:
     path, what = home / "manifest.json", "manifest of an export"
     written = read_text(path, what)
     with reading(path, what, advice=_AGAIN):
-        content = json.loads(written)
-        validate(content, _MANIFEST, where=str(path))
-        if content["kind"] != KIND:
-            raise ValueError(f"its kind is {content['kind']!r}")
-        model = content["model"]
-        sizes = [value for value in model["mel"].values() if isinstance(value, int)]
-        if min([model["dim"], *sizes]) < 1:
+        manifest = decode(json.loads(written), Manifest, where=str(path))
+        if manifest.kind != KIND:
+            raise ValueError(f"its kind is {manifest.kind!r}")
+        sizes = [value for value in vars(manifest.model.mel).values() if isinstance(value, int)]
+        if min([manifest.model.dim, *sizes]) < 1:
             raise ValueError("one of its sizes is 0")
-        return Export(
-            home,
-            Description(**(model | {"mel": ClapMel(**model["mel"])})),
-            content["precision"],
-            content["source"],
-            content["sha256"],
-            content["agreement"],
-        )
-
-
-def write_manifest(export: Export, *, made_with: Mapping[str, str]) -> None:
-    """Write the manifest. It is written last: a folder without one is not an export."""
-    content = {
-        "kind": KIND,
-        "model": asdict(export.description),
-        "precision": export.precision,
-        "source": export.source,
-        "sha256": dict(export.sums),
-        "agreement": dict(export.agreement),
-        "made_with": dict(made_with),
-    }
-    text = json.dumps(content, indent=1) + "\n"
-    (export.home / "manifest.json").write_text(text, encoding="utf-8")
+        return Export(home, manifest)
 
 
 def find(name: str) -> Export | None:
-    """Return the export of a checkpoint: the folder itself, or the cached one of equal content."""
+    """Return the export of a checkpoint: the folder itself, or the cached one of equal content.
+
+    A damaged one in the cache is as good as none, and a warning says so.
+    """
     if is_export(Path(name)):
         return read_export(Path(name))
-    cached = [export for export in _cached() if export.precision == "fp32"]  # int8 only by name
+    cached = []
+    for home in filter(is_export, sorted(exports_home().glob(f"*-{REVISION}"))):
+        try:
+            export = read_export(home)
+        except FormatError as error:
+            warnings.warn(str(error), stacklevel=2)
+        else:
+            if export.manifest.precision == "fp32":  # int8 only by name
+                cached.append(export)
     if not cached:
         return None
-    folder = checkpoint_folder(name)
-    if folder is None:  # no checkpoint on this machine: an export that was made under its name
-        return next((export for export in cached if export.description.name == name), None)
+    folder = local_folder(name)
+    if folder is None or not (folder / "config.json").is_file():
+        # No checkpoint on this machine: an export that was made under its name.
+        return next((export for export in cached if export.manifest.model.name == name), None)
     digest = source_digest(folder)
-    return next((export for export in cached if export.source == digest), None)
-
-
-def _cached() -> Iterator[Export]:
-    """Yield the exports of the cache; a damaged one is as good as none, and a warning says so."""
-    for home in sorted(exports_home().glob(f"*-{REVISION}")):
-        if is_export(home):
-            try:
-                yield read_export(home)
-            except FormatError as error:
-                warnings.warn(str(error), stacklevel=2)
-
-
-def checkpoint_folder(name: str) -> Path | None:
-    """Return the folder of a checkpoint: the one given, or the one in the hub's cache."""
-    return Path(name) if (Path(name) / "config.json").is_file() else cached_folder(name)
+    return next((export for export in cached if export.manifest.source == digest), None)
 
 
 def source_digest(folder: Path) -> str:
     """Return the digest of a checkpoint's files; equal content has the same export."""
     files = sorted(path for pattern in _SOURCES for path in folder.glob(pattern))
     return hashlib.sha256("".join(f"{p.name} {sha256(p)}\n" for p in files).encode()).hexdigest()
+
+
+def open_export(export: Export) -> Clap:
+    """Return the model of an export, in onnxruntime."""
+    precision = export.manifest.precision
+    with reading(export.home / "tokenizer.json", "tokenizer"):
+        # Its file already says not to pad and where to cut.
+        tokenizer = open_tokenizer(export.read("tokenizer.json").decode())
+    note = f"onnxruntime, on the export in {export.home} ({precision})"
+    return Clap(open_towers(export), export.manifest.model, tokenizer, runtime=note)
+
+
+def open_towers(export: Export) -> OnnxTowers:
+    """Return the towers of an export; each is checked against the probe when it is first used."""
+    there = Export(export.home.resolve(), export.manifest)  # for a copy in another process
+    audio, text = (OnnxTower(partial(_open_tower, there, kind)) for kind in ("audio", "text"))
+    # int8 rounds all rows of a call with one scale, so a row would depend on the others.
+    rows = TEXT_ROWS if export.manifest.precision == "fp32" else 1
+    return OnnxTowers(audio, text, text_rows=rows)
+
+
+def _open_tower(export: Export, kind: str) -> "InferenceSession":
+    """Open a tower; one that gives other embeddings than torch is an error."""
+    home = export.home
+    path, graph = home / f"{kind}.onnx", export.read(f"{kind}.onnx")
+    check_no_external_data(graph, where=str(path))
+    session, probe = open_session(graph, where=path), Probe.load(home)
+    with reading(home, "export of a CLAP"):
+        if kind == "audio":
+            expected = probe.audio
+            rows = [session.run(None, {"log_mel": mel})[0] for mel in probe.log_mel]
+        else:
+            rows, expected = session.run(["embedding"], {"ids": probe.ids}), probe.text
+        difference = float(np.abs(unit(np.concatenate(rows)) - expected).max())
+    if not difference <= TOLERANCE and export.manifest.precision == "fp32":
+        raise MismatchError(
+            f"onnxruntime gives {kind} embeddings that differ from torch's by "
+            f"{difference:.1e} on this machine (allowed: {TOLERANCE:.0e}); use --runtime torch,"
+            " and please report it"
+        )
+    return session

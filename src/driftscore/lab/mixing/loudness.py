@@ -6,25 +6,27 @@ As Scaper measures it: K-weighting, blocks of 0.4 s, a floor of -70 LUFS; a soun
 
 import importlib
 import math
-import sqlite3
 import struct
-import warnings
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from driftscore.audio import Samples
-from driftscore.databases import open_database, row_checksum
+from driftscore.audio.recordings import Samples
 from driftscore.errors import AudioError, MissingExtraError
-from driftscore.files import cache_home
 from driftscore.lab.mixing.sounds import digest
+from driftscore.storage.files import cache_home
+from driftscore.storage.sqlite import CacheFile, row_checksum
 
 FLOOR = -70.0
 BLOCK_S = 0.4
 SHORT_S = 0.5
-_TABLE = "loudness_2"  # the first one had no checksums
+_SCHEMA = (
+    "PRAGMA synchronous = OFF",
+    "CREATE TABLE IF NOT EXISTS loudness_2 "  # the first one had no checksums
+    "(sha256 TEXT PRIMARY KEY, lufs REAL, checksum INTEGER) WITHOUT ROWID",
+)
+_QUERY = "SELECT lufs, checksum FROM loudness_2 WHERE sha256 IN"
 
 
 def integrated_loudness(samples: Samples, rate: int) -> float:
@@ -52,58 +54,21 @@ class LoudnessMeter:
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
-        self.path = Path(path) if path else None
-        self._known: dict[str, float] = {}
+        self._file = CacheFile("loudness", Path(path), *_SCHEMA) if path else None
+        self._measured: dict[str, float] = {}
 
     def __call__(self, samples: Samples, rate: int) -> float:
         """Return the loudness of mono samples in LUFS."""
         key = digest(samples, rate)
-        if key not in self._known:
-            kept = self._kept(key)
-            if kept is None:
-                kept = integrated_loudness(samples, rate)
-                self._keep(key, kept)
-            self._known[key] = kept
-        return self._known[key]
-
-    def _kept(self, key: str) -> float | None:
-        """Return the cached loudness of a sound; a value that is damaged counts as none."""
-        if self.path is None:
-            return None
-        query = f"SELECT lufs, checksum FROM {_TABLE} WHERE sha256 = ?"  # noqa: S608 (our own name)
-        try:
-            with closing(self._open(self.path)) as db:
-                found, checksum = db.execute(query, (key,)).fetchone() or (None, None)
-        except (sqlite3.Error, OSError) as error:
-            self._warn(error)
-            return None
-        return found if isinstance(found, float) and checksum == _checksum(key, found) else None
-
-    def _keep(self, key: str, lufs: float) -> None:
-        if self.path is None:
-            return
-        values = (key, lufs, _checksum(key, lufs))
-        try:
-            with closing(self._open(self.path)) as db, db:
-                db.execute(f"INSERT OR REPLACE INTO {_TABLE} VALUES (?, ?, ?)", values)  # noqa: S608
-        except (sqlite3.Error, OSError) as error:
-            self._warn(error)
-
-    def _open(self, path: Path) -> sqlite3.Connection:
-        return open_database(
-            path,
-            "PRAGMA synchronous = OFF",  # a lost entry is measured again
-            f"CREATE TABLE IF NOT EXISTS {_TABLE} "
-            "(sha256 TEXT PRIMARY KEY, lufs REAL, checksum INTEGER) WITHOUT ROWID",
-        )
-
-    def _warn(self, error: Exception) -> None:
-        warnings.warn(
-            f"The loudness cache {self.path} cannot be used ({error}); continuing without it. "
-            "Delete the file, or choose another one",
-            stacklevel=4,
-        )
-        self.path = None
+        if key not in self._measured:
+            rows = self._file.get(_QUERY, [key]) if self._file else []
+            lufs, checksum = rows[0] if rows else (None, None)
+            if not isinstance(lufs, float) or checksum != _checksum(key, lufs):
+                lufs = integrated_loudness(samples, rate)
+                if self._file:
+                    self._file.put(loudness_2=[(key, lufs, _checksum(key, lufs))])
+            self._measured[key] = lufs
+        return self._measured[key]
 
 
 def _checksum(key: str, lufs: float) -> int:

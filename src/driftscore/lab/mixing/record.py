@@ -10,20 +10,21 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from driftscore import schema
-from driftscore.audio import Audio
+from driftscore.audio.recordings import Audio
 from driftscore.errors import AudioError, FormatError, MismatchError, UsageError
 from driftscore.lab.mixing.reverb import reverberated
 from driftscore.lab.mixing.sounds import Excerpt, Sound
 
 _VERSION = 1
-_MOST_FRAMES = 200_000_000  # more than an hour at 48 kHz
+MAX_FRAMES = 200_000_000  # more than an hour at 48 kHz
 
+Frames = Annotated[int, msgspec.Meta(ge=0, le=MAX_FRAMES)]
 Floats = NDArray[np.float64]
 Role = Literal["background", "event"]
 Reader = Callable[[str, int], Audio]
@@ -38,10 +39,10 @@ class MixPart:
     file: str
     label: str
     sha256: str
-    source_start: int
-    frames: int
-    start: int
-    gain_db: float
+    source_start: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+    frames: Frames
+    start: Frames
+    gain_db: Annotated[float, msgspec.Meta(ge=-400, le=400)]
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,13 @@ class MixRecord:
 
     mixing: str
     snr_db: float
-    rate: int
-    frames: int
-    parts: tuple[MixPart, ...]
+    rate: Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
+    frames: Annotated[int, msgspec.Meta(ge=1, le=MAX_FRAMES)]
+    parts: Annotated[tuple[MixPart, ...], msgspec.Meta(max_length=1000)]
     placement: str
-    fade_s: float = 0.0
+    fade_s: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 0.0
     ref_db: float | None = None
-    reverb: float | None = None
+    reverb: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     seed: str = ""
     """What the generator was made from; for information, since the draws are recorded above."""
 
@@ -71,71 +72,25 @@ class MixRecord:
 
     @staticmethod
     def from_json(text: str) -> "MixRecord":
-        """Read a record; raise `FormatError` for anything else."""
+        """Read a record, which may come from anyone; raise `FormatError` for anything else."""
         try:
-            fields = json.loads(text)
-            schema.table({"version": schema.count}, open_=True)(fields, "")
-            if (version := fields.pop("version")) != _VERSION:
-                raise FormatError(f"it has version {version}; this driftscore reads {_VERSION}")
-            _FIELDS(fields, "")
-            fields["parts"] = tuple(MixPart(**part) for part in fields["parts"])
-            record = MixRecord(**fields)
-            _check_times(record)
+            content = json.loads(text)
+            version = content.get("version") if isinstance(content, dict) else None
+            if version != _VERSION:
+                raise FormatError(f"it has version {version!r}; this driftscore reads {_VERSION}")
+            record = msgspec.convert(content, MixRecord)
+            written = json.loads(record.to_json())
+            if written | content != written:
+                raise FormatError("it has keys that are not those of a record")
         except (FormatError, ValueError, RecursionError) as error:
             raise FormatError(f"This is not the record of a mix: {error}") from error
+        for part in record.parts:
+            min_frames = int(record.fade_s * record.rate) if part.role == "event" else 0
+            if part.start > record.frames or part.frames < min_frames:
+                raise FormatError(
+                    f"This is not the record of a mix: {part.file} is not inside the mix"
+                )
         return record
-
-
-def _name(value: object, key: str) -> None:
-    """Accept any text: names of files that are not UTF-8 have surrogates."""
-    if not isinstance(value, str):
-        schema.text(value, key)
-
-
-def _or_none(check: schema.Check) -> schema.Check:
-    return lambda value, key: None if value is None else check(value, key)
-
-
-_PART = schema.table(
-    {
-        "role": schema.choice("background", "event"),
-        "file": _name,
-        "label": _name,
-        "sha256": schema.text,
-        "source_start": schema.count,
-        "frames": schema.count,
-        "start": schema.count,
-        "gain_db": schema.number(-400, 400),
-    }
-)
-_FIELDS = schema.table(
-    {
-        "mixing": schema.text,
-        "snr_db": schema.number(),
-        "rate": schema.count,
-        "frames": schema.count,
-        "parts": schema.items(_PART, most=1000),
-        "placement": schema.text,
-    },
-    {
-        "fade_s": schema.number(0, 3600),
-        "ref_db": _or_none(schema.number()),
-        "reverb": _or_none(schema.number(0, 1)),
-        "seed": _name,
-    },
-)
-"""What a record must be: it may come from anyone."""
-
-
-def _check_times(record: MixRecord) -> None:
-    """Raise an error for a record whose parts cannot be put into its mix."""
-    fade = int(record.fade_s * record.rate)
-    if not 1 <= record.rate <= 10_000_000 or not 1 <= record.frames <= _MOST_FRAMES:
-        raise FormatError(f"{record.frames} frames at {record.rate} Hz are not a mix")
-    for part in record.parts:
-        shortest = fade if part.role == "event" else 0
-        if part.start > record.frames or not shortest <= part.frames <= _MOST_FRAMES:
-            raise FormatError(f"{part.file} is not inside the mix")
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,14 +107,35 @@ def mix(record: MixRecord, read: Reader) -> Mix:
         "background": np.zeros(record.frames),
         "event": np.zeros(record.frames),
     }
+    fade = int(record.fade_s * record.rate)
     for part in record.parts:
-        samples = _rendered(part, record, read)
-        layers[part.role][part.start : part.start + len(samples)] += samples
+        sound = Sound(part.file, read(part.file, record.rate))
+        check_sound(part, sound, "mix")
+        taken = Excerpt(sound, part.source_start, part.frames).samples
+        samples: Floats = 10 ** (part.gain_db / 20) * taken.astype(np.float64)
+        if part.role == "event" and fade > 0:
+            window = np.sin(np.linspace(0, np.pi / 2, fade))
+            samples[:fade] *= window
+            samples[-fade:] *= window[::-1]
+        inside = samples[: record.frames - part.start]
+        layers[part.role][part.start : part.start + len(inside)] += inside
     if record.reverb is not None:
         for role, dry in layers.items():
             layers[role] = reverberated(dry, record.rate, reverb=record.reverb)
     total = layers["background"] + layers["event"]
-    return Mix(_audio(total, record.rate), _audio(layers["background"], record.rate))
+    return Mix(
+        Audio(total.astype(np.float32), record.rate),
+        Audio(layers["background"].astype(np.float32), record.rate),
+    )
+
+
+def check_sound(part: MixPart, sound: Sound, what: str) -> None:
+    """Raise an error unless a sound is the one that a part of a mix or soundscape was made from."""
+    if sound.sha256 != part.sha256:
+        raise MismatchError(
+            f"{part.file} is not what the {what} was made from (sha256 {sound.sha256[:12]}, "
+            f"recorded {part.sha256[:12]}): the file or its decoder has changed"
+        )
 
 
 def mix_part(role: Role, excerpt: Excerpt, start: int, gain_db: float) -> MixPart:
@@ -184,25 +160,3 @@ def check_mix(
             raise AudioError(f"{event.file} is silent: every sample is zero")
     if background and background.frames != frames:
         raise UsageError(f"The mix has {frames} frames, its background {background.frames}")
-
-
-def _rendered(part: MixPart, record: MixRecord, read: Reader) -> Floats:
-    """Return the samples of a part as they are added, cut where the mix ends."""
-    sound = Sound(part.file, read(part.file, record.rate))
-    if sound.sha256 != part.sha256:
-        raise MismatchError(
-            f"{part.file} is not what the mix was made from (sha256 {sound.sha256[:12]}, "
-            f"recorded {part.sha256[:12]}): the file or its decoder has changed"
-        )
-    taken = Excerpt(sound, part.source_start, part.frames).samples
-    samples: Floats = 10 ** (part.gain_db / 20) * taken.astype(np.float64)
-    fade = int(record.fade_s * record.rate)
-    if part.role == "event" and fade > 0:
-        window = np.sin(np.linspace(0, np.pi / 2, fade))
-        samples[:fade] *= window
-        samples[-fade:] *= window[::-1]
-    return samples[: record.frames - part.start]
-
-
-def _audio(samples: Floats, rate: int) -> Audio:
-    return Audio(samples.astype(np.float32), rate)

@@ -29,25 +29,20 @@ _ALLPASSES = (225, 341, 441, 556)
 _STEREO_FRAMES = 12
 _GAIN = 0.015
 _DAMPING = 0.5 * 0.3 + 0.2
-_LEAST, _MOST = 0.3, 0.98  # feedback at a reverberance of 0 and of 100 %
+_MIN_FEEDBACK, _MAX_FEEDBACK = 0.3, 0.98  # feedback at a reverberance of 0 and of 100 %
 
 
 def reverberated(samples: Floats, rate: int, *, reverb: float) -> Floats:
     """Return mono samples with reverb, the same number of them; `reverb` is in [0, 1]."""
     check_reverb(reverb)
-    feedback = _feedback(100 * reverb)
+    a = -1 / math.log(1 - _MIN_FEEDBACK)
+    b = 100 / (math.log(1 - _MAX_FEEDBACK) * a + 1)
+    feedback = 1 - math.exp((100 * reverb - b) / (a * b))
     # The longest comb decays by `feedback` once per delay; 1e-9 counts as silence.
     tail = math.ceil(_COMBS[-1] * rate / 44_100 * math.log(1e-9) / math.log(feedback)) + rate
     size = 1 << (len(samples) + tail - 1).bit_length()
     spectrum = np.fft.rfft(samples, size) * _response(size, rate, feedback)
     return np.fft.irfft(spectrum, size)[: len(samples)]
-
-
-@lru_cache(maxsize=4)  # all soundscapes of a grid have the same length
-def _response(size: int, rate: int, feedback: float) -> Complexes:
-    omega = np.exp(-2j * np.pi * np.arange(size // 2 + 1) / size)
-    left, right = (_channel(omega, rate, feedback, offset) for offset in (0, 1))
-    return 1 + _GAIN * (left + right) / 2
 
 
 def check_reverb(reverb: float | None) -> None:
@@ -56,25 +51,22 @@ def check_reverb(reverb: float | None) -> None:
         raise UsageError(f"reverb must be None or a number from 0 to 1, got {reverb!r}")
 
 
-def _feedback(percent: float) -> float:
-    a = -1 / math.log(1 - _LEAST)
-    b = 100 / (math.log(1 - _MOST) * a + 1)
-    return 1 - math.exp((percent - b) / (a * b))
-
-
-def _channel(omega: Complexes, rate: int, feedback: float, offset: int) -> Complexes:
-    """Return the transfer function of one channel; its delays are shifted up and down in turn."""
-    shifts = [offset * _STEREO_FRAMES * (-1) ** n for n in range(len(_COMBS) + len(_ALLPASSES))]
-    delays = [
-        int(rate / 44_100 * (frames + shift) + 0.5)
-        for frames, shift in zip((*_COMBS, *_ALLPASSES), shifts, strict=True)
-    ]
+@lru_cache(maxsize=4)  # all soundscapes of a grid have the same length
+def _response(size: int, rate: int, feedback: float) -> Complexes:
+    omega = np.exp(-2j * np.pi * np.arange(size // 2 + 1) / size)
     loop = feedback * (1 - _DAMPING) / (1 - _DAMPING * omega)
-    combs = np.zeros_like(omega)
-    for delay in delays[: len(_COMBS)]:
-        delayed = omega**delay
-        combs += delayed / (1 - loop * delayed)
-    for delay in delays[len(_COMBS) :]:
-        delayed = omega**delay
-        combs *= delayed / (1 - delayed / 2) - 1
-    return combs
+    channels: list[Complexes] = []
+    for offset in (0, _STEREO_FRAMES):  # left; right, its delays shifted up and down in turn
+        delays = [
+            int(rate / 44_100 * (frames + offset * (-1) ** n) + 0.5)
+            for n, frames in enumerate((*_COMBS, *_ALLPASSES))
+        ]
+        channel = np.zeros_like(omega)
+        for delay in delays[: len(_COMBS)]:
+            delayed = omega**delay
+            channel += delayed / (1 - loop * delayed)
+        for delay in delays[len(_COMBS) :]:
+            delayed = omega**delay
+            channel *= delayed / (1 - delayed / 2) - 1
+        channels.append(channel)
+    return 1 + _GAIN * (channels[0] + channels[1]) / 2

@@ -36,14 +36,15 @@ def box_response(rate: int, rt60_s: float) -> Floats:
     """Return the response of the box room, `rt60_s` long, in frames at `rate`."""
     reflection = math.sqrt(1 - absorption(rt60_s))
     frames = round(rt60_s * rate)
-    reach = [math.ceil(rt60_s * SPEED_M_S / (2 * side)) + 1 for side in SIZE_M]
-    along = [
-        _images(side, source, microphone, count)
-        for side, source, microphone, count in zip(
-            SIZE_M, SOURCE_M, MICROPHONE_M, reach, strict=True
-        )
-    ]
-    (x, kx), (y, ky), (z, kz) = along
+    offsets, counts = [], []  # of the image sources along each axis, and their reflections
+    for side, source, microphone in zip(SIZE_M, SOURCE_M, MICROPHONE_M, strict=True):
+        reach = math.ceil(rt60_s * SPEED_M_S / (2 * side)) + 1
+        order = np.arange(-reach, reach + 1)
+        images = [2 * order * side + source - microphone, 2 * order * side - source - microphone]
+        offsets.append(np.concatenate(images))
+        counts.append(np.concatenate([np.abs(2 * order), np.abs(2 * order - 1)]))
+    x, y, z = offsets
+    kx, ky, kz = counts
     distance = np.sqrt(
         x[:, None, None] ** 2 + y[None, :, None] ** 2 + z[None, None, :] ** 2
     ).ravel()
@@ -74,14 +75,3 @@ def convolved(samples: Floats, response: Floats) -> Floats:
     length = len(samples) + len(response) - 1
     size = 1 << (length - 1).bit_length()
     return np.fft.irfft(np.fft.rfft(samples, size) * np.fft.rfft(response, size), size)[:length]
-
-
-def _images(
-    side: float, source: float, microphone: float, reach: int
-) -> tuple[Floats, NDArray[np.int64]]:
-    """Return, along one axis, the offset of every image source and its number of reflections."""
-    order = np.arange(-reach, reach + 1)
-    offsets = np.concatenate(
-        [2 * order * side + source - microphone, 2 * order * side - source - microphone]
-    )
-    return offsets, np.concatenate([np.abs(2 * order), np.abs(2 * order - 1)])

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from driftscore.audio import Audio, Samples
+from driftscore.audio.recordings import Audio, Samples
 
 
 @dataclass(frozen=True, eq=False)

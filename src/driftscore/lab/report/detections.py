@@ -5,17 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from driftscore.lab.conditions import COSINE, Row
+from driftscore.lab.conditions import COSINE, Row, generator
 from driftscore.lab.detection import ONSET, f1_values, resampled
 from driftscore.lab.metrics import Interval
 from driftscore.lab.report.headings import heading, ordered
-from driftscore.lab.report.numbers import points
-from driftscore.lab.report.parts import Line, Table
-from driftscore.lab.report.results import newest_rows
-from driftscore.lab.runs.detecting import FEW, SOME
-from driftscore.lab.runs.found import METRIC, CurveColumns, MinuteCounts, find_detections
+from driftscore.lab.report.page import Line, Table, interval
+from driftscore.lab.report.results import in_points, newest_rows
+from driftscore.lab.runs.events import FEW, SOME
 from driftscore.lab.runs.store import Store
-from driftscore.lab.seeds import generator
+from driftscore.lab.runs.truth import METRIC, CurveColumns, MinuteCounts, find_detections
 
 HOW = (
     "The detector of the library with its default settings, in soundscapes of recorded places with "
@@ -57,39 +55,31 @@ class DetectionResult:
         """The rule with its variant."""
         return self.row.cell.scoring.name
 
-    def percent(self, name: str) -> str:
-        """Return a share among the details as a percentage; empty if it is not defined."""
-        value = self.row.details.get(name)
-        return "" if value is None else f"{100 * value:.1f}"
-
-    def plain(self, name: str, digits: int) -> str:
+    def detail(self, name: str, digits: int = 1, *, factor: int = 1) -> str:
         """Return a number among the details; empty if it is not defined."""
         value = self.row.details.get(name)
-        return "" if value is None else f"{value:.{digits}f}"
+        return "" if value is None else f"{factor * value:.{digits}f}"
+
+    def percent(self, *names: str) -> list[str]:
+        """Return shares among the details as percentages."""
+        return [self.detail(name, factor=100) for name in names]
 
 
-def read_detections(store: Store, *, only: Collection[str] | None = None) -> list[DetectionResult]:
-    """Return the rows about events of a store, ordered by dataset, model and rule."""
-    rows = newest_rows(row for row in store.rows() if row.metric == METRIC)
-    found = []
-    for row in rows:
-        if row.error or (only is not None and row.cell.key not in only):
+def read_detections(
+    store: Store, *, only: Collection[str] | None = None
+) -> tuple[list[DetectionResult], list[str]]:
+    """Return the rows about events, ordered by dataset, model and rule, and those with an error."""
+    results, failed = [], []
+    for row in newest_rows(row for row in store.rows() if row.metric == METRIC):
+        if only is not None and row.cell.key not in only:
             continue
-        arrays = find_detections(store, row)
-        if arrays is not None:
-            found.append(DetectionResult(row, *arrays))
-    order = {name: n for n, name in enumerate(ordered(result.name for result in found))}
-    return sorted(found, key=lambda result: (result.scene, order[result.name]))
-
-
-def failed_detections(store: Store, *, only: Collection[str] | None = None) -> list[str]:
-    """Return the cells about events that have an error, each with it."""
-    rows = newest_rows(row for row in store.rows() if row.metric == METRIC)
-    return [
-        f"{row.cell.condition.title}, {heading(row.cell.scoring.name)}: {row.error}"
-        for row in rows
-        if row.error and (only is None or row.cell.key in only)
-    ]
+        if row.error:
+            title = f"{row.cell.condition.title}, {heading(row.cell.scoring.name)}"
+            failed.append(f"{title}: {row.error}")
+        elif (arrays := find_detections(store, row)) is not None:
+            results.append(DetectionResult(row, *arrays))
+    order = {name: n for n, name in enumerate(ordered(result.name for result in results))}
+    return sorted(results, key=lambda result: (result.scene, order[result.name])), failed
 
 
 def detection_table(results: Sequence[DetectionResult]) -> Table:
@@ -97,39 +87,27 @@ def detection_table(results: Sequence[DetectionResult]) -> Table:
     lines: list[Line] = []
     for scene in dict.fromkeys(result.scene for result in results):
         here = [result for result in results if result.scene == scene]
-        size = f"{here[0].row.n} events in {here[0].plain('hours', 0)} hours"
+        size = f"{here[0].row.n} events in {here[0].detail('hours', 0)} hours"
         lines.append(Line((f"{scene[0]} ({size}), {scene[1]}",), "heading"))
         cosine = next((r for r in here if r.row.cell.scoring == COSINE), None)
         best = max(float(result.row.value or 0) for result in here)
         for result in here:
-            bold = (1,) if result.row.value == best else ()
-            lines.append(Line(_cells(result, cosine), "ours", bold))
-    return Table("events", "Events in long recordings", _COLUMNS, tuple(lines), _NOTE)
-
-
-def _cells(result: DetectionResult, cosine: DetectionResult | None) -> tuple[str, ...]:
-    value, low, high = (result.percent(name) for name in ("f1", "low", "high"))
-    gain = None if cosine is None or cosine is result else _gain(result, cosine)
-    return (
-        heading(result.name), f"{value} [{low}, {high}]", points(gain),
-        *(result.percent(name) for name in ("precision", "recall", "onset_f1")),
-        result.plain("onset_error_s", 2), result.plain("quiet", 0),
-        f"{result.plain('words_found', 0)} of {result.plain('words', 0)}",
-        result.plain("false_alarms_per_hour", 1),
-        *(result.percent(name) for name in ("recall_at_few", "recall_at_some")),
-        result.plain("psds", 3),
-    )  # fmt: skip
-
-
-def _gain(result: DetectionResult, cosine: DetectionResult) -> Interval | None:
-    """Return how much higher the F1 of a rule is than that of cosine, with a paired interval."""
-    if result.blocks.shape != cosine.blocks.shape:
-        return None
-    rng = generator("event gain", result.row.cell.key)
-    ours, theirs = (
-        f1_values(drawn) for drawn in resampled([result.blocks, cosine.blocks], rng=rng)
-    )
-    low, high = np.quantile(ours - theirs, [0.025, 0.975])
-    return Interval(
-        float(result.row.value or 0) - float(cosine.row.value or 0), float(low), float(high)
-    )
+            gain = None
+            if cosine not in (None, result) and result.blocks.shape == cosine.blocks.shape:
+                rng = generator("event gain", result.row.cell.key)
+                drawn = resampled([result.blocks, cosine.blocks], rng=rng)
+                ours, theirs = map(f1_values, drawn)
+                low, high = np.quantile(ours - theirs, [0.025, 0.975])
+                difference = float(result.row.value or 0) - float(cosine.row.value or 0)
+                gain = in_points(Interval(difference, float(low), float(high)))
+            f1, f1_low, f1_high = result.percent("f1", "low", "high")
+            cells = (
+                heading(result.name), f"{f1} [{f1_low}, {f1_high}]", interval(gain),
+                *result.percent("precision", "recall", "onset_f1"),
+                result.detail("onset_error_s", 2), result.detail("quiet", 0),
+                f"{result.detail('words_found', 0)} of {result.detail('words', 0)}",
+                result.detail("false_alarms_per_hour"),
+                *result.percent("recall_at_few", "recall_at_some"), result.detail("psds", 3),
+            )  # fmt: skip
+            lines.append(Line(cells, "ours", (1,) if result.row.value == best else ()))
+    return Table("events", "Events in long recordings", _COLUMNS, lines, _NOTE)

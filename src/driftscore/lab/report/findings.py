@@ -5,19 +5,16 @@ model is above that of DAS with the paper's settings.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from driftscore.lab.conditions import COSINE, Scoring
-from driftscore.lab.report.analysis import BetaGain, advise
-from driftscore.lab.report.headings import das_of, heading, needs_in_words
-from driftscore.lab.report.numbers import interval, signed
-from driftscore.lab.report.parts import Line, Table
-from driftscore.lab.report.results import PooledResult, Results
-from driftscore.lab.report.tables import betas, main_results
+from driftscore.lab.conditions import CLEAN, COSINE
+from driftscore.lab.metrics import Interval
+from driftscore.lab.report.headings import heading, main_results, needs_in_words, ordered
+from driftscore.lab.report.page import Line, Table, interval, plain, signed
+from driftscore.lab.report.results import Alignment, Results, Scene, mean
 
-Scene = tuple[str, str]
-"""A dataset and a model."""
+MIN_GAIN = 0.5  # points: a smaller gain is called small
 
 
 @dataclass(frozen=True)
@@ -27,215 +24,221 @@ class Rival:
     name: str
     scene: Scene
     metric: str
-    difference: float
-    low: float
-    high: float
+    gap: Interval
     ahead: int
     of: int
 
     @property
-    def clear(self) -> bool:
-        """Whether the interval is above zero."""
-        return self.low > 0
-
-    @property
     def sentence(self) -> str:
         """The comparison in words."""
-        dataset, backbone = self.scene
-        known = not math.isnan(self.low)
-        within = f", 95 % interval {self.low:+.1f} to {self.high:+.1f}" if known else ""
+        within = f", 95 % interval {self.gap.low:+.1f} to {self.gap.high:+.1f}"
+        within = "" if math.isnan(self.gap.low) else within
         need = needs_in_words(self.name)
         name = "plain cosine" if self.name == "cosine" else heading(self.name)
         return (
-            f"{name}: {self.difference:+.1f} points of {self.metric} against DAS on {dataset} with "
-            f"{backbone}{within}; ahead in {self.ahead} of {self.of} noisy conditions"
-            f"{f' ({need})' if need else ''}."
+            f"{name}: {self.gap.difference:+.1f} points of {self.metric} against DAS on "
+            f"{' with '.join(self.scene)}{within}; ahead in {self.ahead} of {self.of} noisy "
+            f"conditions{f' ({need})' if need else ''}."
         )
-
-
-def scenes(results: Results) -> list[Scene]:
-    """Return each dataset and model that has rows."""
-    return list(dict.fromkeys((r.dataset, r.backbone) for r in results.all))
 
 
 def rivals(results: Results) -> list[Rival]:
     """Return every rule that is above DAS: clear differences first, then the largest."""
-    das = das_of(results)
+    das = results.das()
     if das is None:
         return []
-    main = main_results(results)
-    found = [rival for scene in scenes(results) for rival in _against(results, main, das, scene)]
-    ahead = [rival for rival in found if rival.difference > 0]
-    return sorted(ahead, key=lambda rival: (not rival.clear, -rival.difference))
+    main = [r for r in main_results(results) if r.noisy]
+    above = []
+    for scene in results.scenes:
+        here = [r for r in main if r.scene == scene]
+        ours = {r.condition: r for r in here if r.scoring == das}
+        for name in dict.fromkeys(r.scoring.name for r in here if r.scoring != das):
+            theirs = [r for r in here if r.scoring.name == name and r.condition in ours]
+            if not theirs:
+                continue
+            gaps = [r.value - ours[r.condition].value for r in theirs]
+            pooled = results.difference([(r.condition, r.scoring, das) for r in theirs])
+            pooled = pooled or Interval(sum(gaps) / len(gaps), math.nan, math.nan)
+            if pooled.difference > 0:
+                ahead = sum(gap > 0 for gap in gaps)
+                above.append(Rival(name, scene, theirs[0].metric, pooled, ahead, len(gaps)))
+    return sorted(above, key=lambda rival: (not rival.gap.clear, -rival.gap.difference))
 
 
-def _against(
-    results: Results, main: Sequence[PooledResult], das: Scoring, scene: Scene
-) -> Iterator[Rival]:
-    here = [r for r in main if (r.dataset, r.backbone) == scene and r.snr_db is not None]
-    ours = {r.place: r for r in here if r.scoring == das}
-    for name in dict.fromkeys(r.scoring.name for r in here if r.scoring != das):
-        theirs = [r for r in here if r.scoring.name == name and r.place in ours]
-        if not theirs:
-            continue
-        gaps = [r.value - ours[r.place].value for r in theirs]
-        found = results.difference([(r.place, r.scoring, das) for r in theirs])
-        low, high = (100 * found.low, 100 * found.high) if found else (math.nan, math.nan)
-        difference = 100 * found.difference if found else sum(gaps) / len(gaps)
-        ahead = sum(gap > 0 for gap in gaps)
-        yield Rival(name, scene, theirs[0].metric, difference, low, high, ahead, len(gaps))
-
-
-def rival_table(found: Sequence[Rival]) -> Table:
+def rival_table(rivals: Sequence[Rival]) -> Table:
     """Return all rules that are above DAS on average."""
     lines = []
-    for r in found:
-        gap = f"{r.difference:+.2f}" if math.isnan(r.low) else interval(r.difference, r.low, r.high)
-        where = (*r.scene, r.metric)
-        cells = (heading(r.name), *where, gap, f"{r.ahead}/{r.of}", needs_in_words(r.name))
-        lines.append(Line(cells, "ours", (4,) if r.clear else ()))
+    for r in rivals:
+        gap = f"{r.gap.difference:+.2f}" if math.isnan(r.gap.low) else interval(r.gap)
+        ahead = f"{r.ahead}/{r.of}"
+        cells = (heading(r.name), *r.scene, r.metric, gap, ahead, needs_in_words(r.name))
+        lines.append(Line(cells, "ours", (4,) if r.gap.clear else ()))
     columns = ("Rule", "Dataset", "Backbone", "Metric", "Points over DAS, 95 %", "Ahead in", "Note")
     note = (
         "Noisy conditions pooled; DAS with the paper's settings. Bold: the interval excludes zero. "
         "A difference of mAPs is the mean over the conditions."
     )
-    return Table("rivals", "Above DAS on average", columns, tuple(lines), note)
+    return Table("rivals", "Above DAS on average", columns, lines, note)
 
 
-def noisy(results: Results, scene: Scene) -> list[PooledResult]:
-    """Return the results of a dataset and model with noise."""
-    return results.where(lambda r: (r.dataset, r.backbone) == scene and r.snr_db is not None)
+def overview_table(results: Results) -> Table:
+    """Return the value of each rule by SNR, the mean over noises and mixings."""
+    main = main_results(results)
+    snrs = sorted({s for r in main if (s := r.condition.snr_db) is not None}, reverse=True)
+    lines: list[Line] = []
+    for scene in dict.fromkeys(r.scene for r in main):
+        here = [r for r in main if r.scene == scene]
+        lines.append(Line((f"{scene[0]} ({here[0].metric}), {scene[1]}",), "heading"))
+        names = ordered(r.scoring.name for r in here)
+        values = {
+            name: [
+                mean(r.value for r in here if (r.scoring.name, r.condition.snr_db) == (name, snr))
+                for snr in (None, *snrs)
+            ]
+            for name in names
+        }
+        fair = [name for name in names if "oracle" not in name and "matched" not in name]
+        best = [
+            max((value for value in column if not math.isnan(value)), default=math.nan)
+            for column in zip(*(values[name] for name in fair), strict=True)
+        ]
+        for name in names:
+            noisy = [r for r in here if r.scoring.name == name and r.noisy]
+            gain = results.difference([(r.condition, r.scoring, COSINE) for r in noisy])
+            shown = interval(gain) if name != COSINE.name else ""
+            pairs = zip(values[name], best if name in fair else [], strict=False)
+            bold = tuple(n for n, (value, top) in enumerate(pairs, start=1) if value == top)
+            lines.append(Line((heading(name), *map(plain, values[name]), shown), "ours", bold))
+    columns = ("Rule", CLEAN, *(f"{snr:g} dB" for snr in snrs), "gain in noise, 95 %")
+    note = (
+        "Accuracy or mAP in %, the mean over noises and mixings. The gain is over plain cosine on "
+        "the same mixes, all SNRs pooled: a paired bootstrap over event clips. Bold: the best of "
+        "a column; oracles that know the background of each clip are not compared."
+    )
+    return Table("overview", "Every rule by SNR", columns, lines, note)
 
 
 def gain_table(results: Results) -> Table:
     """Return the gain of DAS over cosine at each SNR, with intervals."""
-    das = das_of(results)
-    found = results.where(lambda r: r.scoring == das)
-    snrs = sorted({r.snr_db for r in found if r.snr_db is not None}, reverse=True)
+    das = results.das()
+    gains = [r for r in results.all if r.scoring == das]
+    snrs = sorted({s for r in gains if (s := r.condition.snr_db) is not None}, reverse=True)
     lines = []
-    for scene in dict.fromkeys((r.dataset, r.backbone) for r in found):
-        here = [r for r in found if (r.dataset, r.backbone) == scene]
-        lines.append(Line((f"{scene[0]} ({here[0].metric}), {scene[1]}",), "heading"))
-        clean = next((r for r in here if r.snr_db is None), None)
-        kinds = dict.fromkeys((r.noise, r.mixing) for r in here if r.snr_db is not None)
+    for scene in dict.fromkeys(r.scene for r in gains):
+        here = {(r.condition.noise, r.condition.mixing, r.condition.snr_db): r
+                for r in gains if r.scene == scene}  # fmt: skip
+        metric = next(iter(here.values())).metric
+        lines.append(Line((f"{scene[0]} ({metric}), {scene[1]}",), "heading"))
+        kinds = dict.fromkeys((noise, mixing) for noise, mixing, snr in here if snr is not None)
         for kind in kinds or {(None, None): None}:
-            by_snr = {r.snr_db: r for r in here if (r.noise, r.mixing) == kind}
-            lines.append(_gain_line(kind, [clean, *(by_snr.get(snr) for snr in snrs)]))
+            row = [here.get((None, None, None)), *(here.get((*kind, snr)) for snr in snrs)]
+            cells = [interval(r.gain, digits=1) if r else "" for r in row]
+            bold = tuple(i for i, r in enumerate(row, start=1) if r is not None and r.gain.clear)
+            lines.append(Line((f"{kind[0]}, {kind[1]}", *cells), "ours", bold))
     columns = ("", "clean", *(f"{snr:g} dB" for snr in snrs))
     note = (
         "Points over cosine with 95 % intervals: paired bootstrap over event clips, all mixes of a "
         "clip together. Bold: the interval excludes zero. Clean clips have no mixing."
     )
-    return Table("gains", "DAS over cosine at each SNR", columns, tuple(lines), note)
+    return Table("gains", "DAS over cosine at each SNR", columns, lines, note)
 
 
-def _gain_line(kind: tuple[str | None, str | None], found: Sequence[PooledResult | None]) -> Line:
-    """Return the gains of one noise and mixing; those whose interval excludes zero are bold."""
-    cells = [interval(r.gain, r.low, r.high, digits=1) if r else "" for r in found]
-    bold = tuple(i for i, r in enumerate(found, start=1) if r is not None and r.clear)
-    return Line((f"{kind[0]}, {kind[1]}", *cells), "ours", bold)
-
-
-def class_gains(results: Results) -> dict[Scene, dict[str, float]]:
-    """Return the gain of each class by DAS over cosine in noise, by dataset and model."""
-    das = das_of(results)
-    gains: dict[Scene, dict[str, float]] = {}
-    for scene in scenes(results) if das else []:
-        places = [r.place for r in noisy(results, scene) if r.scoring == das]
-        if das and (found := results.class_gains(places, das)):
-            gains[scene] = found
-    return gains
-
-
-def class_table(results: Results) -> Table | None:
-    """Return the gains by class as a table, or None without a single-label dataset."""
-    gains = class_gains(results)
+def class_tables(results: Results) -> list[Table]:
+    """Return the gains by class as a table; none without a single-label dataset."""
+    gains = results.class_gains
     if not gains:
-        return None
-    labels = dict.fromkeys(label for found in gains.values() for label in found)
+        return []
+    labels = dict.fromkeys(label for by_class in gains.values() for label in by_class)
     first = next(iter(gains.values()))
     lines = []
     for label in sorted(labels, key=lambda name: -first.get(name, -math.inf)):
-        cells = [signed(found.get(label, math.nan)) for found in gains.values()]
+        cells = [signed(by_class.get(label, math.nan)) for by_class in gains.values()]
         lines.append(Line((label, *cells)))
     columns = ("Class", *(f"{dataset}, {backbone}" for dataset, backbone in gains))
-    return Table("classes", "Gain of DAS over cosine by class", columns, tuple(lines))
+    return [Table("classes", "Gain of DAS over cosine by class", columns, lines, collapsed=True)]
 
 
 def rows_table(results: Results) -> Table:
     """Return every result with its gain, its interval and its size."""
     lines = []
     for r in results.all:
-        s = r.scoring
+        s, c = r.scoring, r.condition
         settings = [f"β {s.beta:g}"] if s.beta is not None else []
         settings += [value for value in (s.pack, s.direction, s.reference) if value]
-        where = (r.dataset, r.backbone, r.noise or "", r.mixing or "", r.place.snr)
         size = f"{r.mixes} of {r.clips} clips" if r.mixes != r.clips else f"{r.clips} clips"
-        gain = interval(r.gain, r.low, r.high)
-        rule = heading(s.name)
-        line = (*where, rule, ", ".join(settings), f"{r.value:.2f}", r.metric, gain, size)
-        lines.append(Line((*line, str(r.failed or ""))))
+        cells = (
+            c.dataset, c.backbone, c.noise or "", c.mixing or "", c.snr, heading(s.name),
+            ", ".join(settings), f"{r.value:.2f}", r.metric, interval(r.gain), size,
+            str(r.failed or ""),
+        )  # fmt: skip
+        lines.append(Line(cells))
     columns = (
         "Dataset", "Backbone", "Noise", "Mixing", "SNR", "Rule", "Settings", "Value", "Metric",
         "over cosine, 95 %", "Mixes", "Failed",
     )  # fmt: skip
-    return Table("rows", f"All {len(lines):,} results", columns, tuple(lines))
+    return Table("rows", f"All {len(lines):,} results", columns, lines, collapsed=True)
 
 
-def failure_table(results: Results) -> Table | None:
-    """Return the clips and rows that failed, or None."""
-    lines = [
-        Line((condition.title, clip, why)) for condition, clip, why in results.store.failures()
-    ]
-    for row in results.errors:
-        lines.append(Line((row.cell.condition.title, row.cell.scoring.name, row.error)))
-    if not lines:
-        return None
-    title = f"{len(lines):,} clips or rules that could not be used"
-    return Table("failures", title, ("Condition", "Clip or rule", "Reason"), tuple(lines))
+def failure_tables(results: Results) -> list[Table]:
+    """Return the clips and rows that failed as a table; none if there are none."""
+    cells = [(condition.title, clip, why) for condition, clip, why in results.store.failures()]
+    cells += [(r.cell.condition.title, r.cell.scoring.name, r.error) for r in results.errors]
+    title = f"{len(cells):,} clips or rules that could not be used"
+    columns = ("Condition", "Clip or rule", "Reason")
+    lines = [Line(entry) for entry in cells]
+    return [Table("failures", title, columns, lines, collapsed=True)] if lines else []
+
+
+def beta_gains(results: Results, scene: Scene) -> dict[float, Interval]:
+    """Return the gain of DAS at each beta, pooled over the noisy clips of a scene; none for mAP."""
+    gains = {}
+    for beta in results.betas:
+        rows = results.in_noise(scene, results.das(beta=beta))
+        if gain := results.compare((r.condition, r.scoring, COSINE) for r in rows):
+            gains[beta] = gain
+    return gains
 
 
 def advice(results: Results) -> list[str]:
     """Return a sentence for each dataset and model: whether DAS helps, and with which beta."""
+    das = results.das()
     sentences = []
-    for scene in scenes(results):
-        dataset, backbone = scene
-        alignment = results.alignment(
-            das_of(results),
-            lambda c, s=scene: (c.dataset, c.backbone) == s and not c.clean,  # type: ignore[misc]
-        )
-        what = f"{dataset} with {backbone}"
-        gains = list(beta_gains(results, scene))
-        if gains:
-            sentences.append(advise(gains, alignment, what=what))
-        else:
-            sentences += _ranking_advice(results, scene, what)
+    for scene in results.scenes:
+        what = " with ".join(scene)
+        gains = [r.gain for r in results.in_noise(scene, das) if not math.isnan(r.gain.difference)]
+        if by_beta := beta_gains(results, scene):
+            alignment = results.alignment(das, dataset=scene[0], backbone=scene[1])
+            sentences.append(advise(by_beta, alignment, what=what))
+        elif gains:  # mAP has no interval over several conditions
+            average = mean(gain.difference for gain in gains)
+            better, worse = sum(g.low > 0 for g in gains), sum(g.high < 0 for g in gains)
+            half = len(gains) / 2
+            verdict = "helps" if better > half else "hurts" if worse > half else "is unclear"
+            sentences.append(
+                f"For ranking {what} (mAP), DAS {verdict}: {average:+.1f} points on average over "
+                f"{len(gains)} noisy conditions, clearly better in {better}, clearly worse in "
+                f"{worse}."
+            )
     return sentences
 
 
-def beta_gains(results: Results, scene: Scene) -> Iterator[BetaGain]:
-    """Yield the gain of DAS at each beta, pooled over the noisy clips of a scene; none for mAP."""
-    for beta in betas(results):
-        das = das_of(results, beta=beta)
-        if das is None:
-            continue
-        places = [r.place for r in noisy(results, scene) if r.scoring == das]
-        found = results.compare((place, das, COSINE) for place in places)
-        if found:
-            yield BetaGain(beta, 100 * found.difference, 100 * found.low, 100 * found.high)
-
-
-def _ranking_advice(results: Results, scene: Scene, what: str) -> Iterator[str]:
-    """Yield what DAS does to mAP, which has no interval over several conditions."""
-    das = das_of(results)
-    rows = [r for r in noisy(results, scene) if r.scoring == das and not math.isnan(r.gain)]
-    if not rows:
-        return
-    mean = sum(r.gain for r in rows) / len(rows)
-    better, worse = sum(r.low > 0 for r in rows), sum(r.high < 0 for r in rows)
-    half = len(rows) / 2
-    verdict = "helps" if better > half else "hurts" if worse > half else "is unclear"
-    yield (
-        f"For ranking {what} (mAP), DAS {verdict}: {mean:+.1f} points on average over {len(rows)} "
-        f"noisy conditions, clearly better in {better}, clearly worse in {worse}."
-    )
+def advise(gains: Mapping[float, Interval], alignment: Alignment | None, *, what: str) -> str:
+    """Return a sentence that says whether DAS helps, and with which beta."""
+    beta, best = max(gains.items(), key=lambda pair: pair[1].difference)
+    measured = f"{best.difference:+.1f} points, 95 % interval {best.low:+.1f} to {best.high:+.1f}"
+    if best.low > 0 and best.difference >= MIN_GAIN:
+        verdict = f"Use DAS for {what}: with beta {beta:g} it gains {measured} over cosine."
+    elif best.low > 0:
+        verdict = f"DAS helps {what} by little: {measured} over cosine at its best beta, {beta:g}."
+    elif best.high < 0:
+        verdict = f"Stay with cosine for {what}: every beta loses, the best ({measured}) too."
+    else:
+        verdict = f"For {what} there is no clear gain: the best beta, {beta:g}, gives {measured}."
+    if len(gains) > 1 and best.low > 0:
+        verdict += " The best of several betas is an optimistic choice; check it on other clips."
+    if alignment is not None:
+        verdict += (
+            f" Text and audio drift agree in direction for {alignment.positive:.0%} of classes "
+            f"(mean cosine {alignment.mean:+.2f})."
+        )
+    return verdict

@@ -5,82 +5,75 @@ ranks all mixes together. Intervals are paired bootstraps that resample event cl
 of a clip together. Values are percentages and gains percentage points, as in the paper.
 """
 
+import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from driftscore.errors import FormatError, StoreError
 from driftscore.lab import metrics
-from driftscore.lab.conditions import (
-    COSINE,
-    Condition,
-    PooledCondition,
-    Row,
-    Scoring,
-    read_scoring,
-)
+from driftscore.lab.conditions import COSINE, PooledCondition, Row, Scoring, generator, read_key
 from driftscore.lab.metrics import Interval
-from driftscore.lab.report.analysis import Alignment, class_gains, summarise
-from driftscore.lab.runs.found import METRIC as EVENT_METRIC
-from driftscore.lab.runs.records import read_json
-from driftscore.lab.runs.scores import find_scores, fits
 from driftscore.lab.runs.store import Store
-from driftscore.lab.runs.truth import Truth
-from driftscore.lab.seeds import generator
+from driftscore.lab.runs.truth import METRIC as EVENT_METRIC
+from driftscore.lab.runs.truth import Truth, find_scores, fits
 
 Floats = NDArray[np.float64]
+Scene = tuple[str, str]
+"""A dataset and a model."""
+
+PAPER_BETA = 0.25
 Pair = tuple[PooledCondition, Scoring, Scoring]
 """Two scorings to compare in a condition."""
+
+RankedClips = tuple[list[str], NDArray[np.bool_], Floats, Floats]
+"""The ids of clips, their truth and two rules' scores (clips x classes)."""
 
 
 @dataclass(frozen=True)
 class PooledResult:
     """A scoring in a condition, pooled over seeds; percentages and points, NaN if undefined."""
 
-    place: PooledCondition
+    condition: PooledCondition
     scoring: Scoring
     metric: str
     value: float
-    gain: float
-    low: float
-    high: float
+    gain: Interval
     mixes: int
     clips: int
     failed: int
 
     @property
-    def dataset(self) -> str:
-        """Name of the dataset."""
-        return self.place.dataset
+    def scene(self) -> Scene:
+        """The dataset and the model."""
+        return self.condition.dataset, self.condition.backbone
 
     @property
-    def noise(self) -> str | None:
-        """Name of the noise; None: clean."""
-        return self.place.noise
+    def noisy(self) -> bool:
+        """Whether noise is mixed in."""
+        return self.condition.snr_db is not None
 
-    @property
-    def mixing(self) -> str | None:
-        """Name of the mixing; None: clean."""
-        return self.place.mixing
 
-    @property
-    def snr_db(self) -> float | None:
-        """SNR in dB; None: clean."""
-        return self.place.snr_db
+@dataclass(frozen=True)
+class Alignment:
+    """Mean cosine of text and audio drift over classes, and the share that is positive."""
 
-    @property
-    def backbone(self) -> str:
-        """Name of the model."""
-        return self.place.backbone
+    mean: float
+    positive: float
+    classes: int
 
-    @property
-    def clear(self) -> bool:
-        """Whether the interval of the gain excludes zero."""
-        return self.low > 0 or self.high < 0
+
+class _Drifts(msgspec.Struct):
+    """What is stored about the drifts of a bank; a class without a value has None."""
+
+    cosines: list[float | None] = []
+    agreement: list[float | None] = []
+    common: float | None = None
 
 
 class Results:
@@ -88,244 +81,247 @@ class Results:
 
     def __init__(self, store: Store, *, only: Collection[str] | None = None) -> None:
         self.store = store
-        self._truths = _truths(store)
-        rows = [row for row in store.rows() if only is None or row.cell.key in only]
-        kept = newest_rows(row for row in rows if row.metric != EVENT_METRIC)
-        self.errors = [row for row in kept if row.error]
-        self.rows = [row for row in kept if not row.error and self._fits(row)]
+        self._truths: dict[str, Truth] = {}
+        for (name,), content in store.all_json("sets").items():
+            try:
+                self._truths[name] = Truth.from_content(content)
+            except FormatError as error:
+                store.damage[f"sets {name}"] = str(error)
+        rows = newest_rows(
+            row
+            for row in store.rows()
+            if row.metric != EVENT_METRIC and (only is None or row.cell.key in only)
+        )
+        self.errors = [row for row in rows if row.error]
+        self.rows: list[Row] = []
         self._groups: dict[tuple[PooledCondition, Scoring], list[Row]] = defaultdict(list)
-        for row in self.rows:
-            self._groups[row.cell.condition.pooled, row.cell.scoring].append(row)
-
-    def _fits(self, row: Row) -> bool:
-        """Return whether a row can be used; one that cannot is noted as damage."""
-        truth = self._truths.get(row.cell.condition.set_name)
-        if truth is not None and fits(self.store, row, truth):
-            return True
-        self.store.damage[f"row {row.cell.key}"] = (
-            "the clips of its dataset are not stored" if truth is None
-            else "its outcomes or scores are not those of its clips"
-        )  # fmt: skip
-        return False
+        for row in [row for row in rows if not row.error]:
+            truth = self._truths.get(row.cell.condition.set_name)
+            if truth is not None and fits(store, row, truth):
+                self.rows.append(row)
+                self._groups[row.cell.condition.pooled, row.cell.scoring].append(row)
+            else:
+                problem = "its outcomes or scores are not those of its clips"
+                store.damage[f"row {row.cell.key}"] = problem
 
     @cached_property
     def all(self) -> list[PooledResult]:
         """Every pooled result, ordered by condition and scoring."""
-        order = sorted(self._groups, key=lambda pair: (_order(pair[0]), pair[1].key))
-        return [self._pooled(place, scoring) for place, scoring in order]
 
-    def where(self, keep: Callable[[PooledResult], bool]) -> list[PooledResult]:
-        """Return the results for which `keep` is true."""
-        return [result for result in self.all if keep(result)]
+        def order(pair: tuple[PooledCondition, Scoring]) -> tuple[object, ...]:
+            c, scoring = pair
+            snr_db = float("inf") if c.snr_db is None else c.snr_db
+            names = (c.backbone, c.dataset, c.noise or "", c.mixing or "")
+            return (*names, -snr_db, c.limit, scoring.key)
+
+        pooled = []
+        for condition, scoring in sorted(self._groups, key=order):
+            rows = self._groups[condition, scoring]
+            mixes = sum(row.n for row in rows)
+            sizes = (mixes, max(row.n for row in rows), sum(row.failed for row in rows))
+            if len(rows) == 1:
+                value, gain = float(rows[0].value or 0), in_points(rows[0].gain)
+            elif not self.truth(rows[0]).multi_label:
+                value = float(sum((row.value or 0) * row.n for row in rows) / mixes)
+                gain = self.compare([(condition, scoring, COSINE)]) or in_points(None)
+            else:  # all mixes ranked together
+                _, present, scores, _ = _joined(self._ranked(row, row) for row in rows)
+                value, shares = metrics.mean_average_precision(present, scores).value, None
+                if pairs := list(self._paired(condition, scoring, COSINE)):
+                    owners, truth, ours, theirs = _joined(self._ranked(*pair) for pair in pairs)
+                    rng = generator("pooled", pairs[0][0].cell.key)
+                    shares = metrics.precision_interval(truth, ours, theirs, groups=owners, rng=rng)
+                gain = in_points(shares)
+            metric = rows[0].metric
+            pooled.append(PooledResult(condition, scoring, metric, 100 * value, gain, *sizes))
+        return pooled
+
+    def das(self, **changes: object) -> Scoring | None:
+        """Return the scoring that is the paper's DAS (or differs by `changes`), if measured."""
+        settings = {"beta": PAPER_BETA, "direction": "mean", "reference": "prompt", **changes}
+        measured = {r.cell.scoring for r in self.rows if r.cell.scoring.rule == "das"}
+        fits = [s for s in measured if all(getattr(s, k) == v for k, v in settings.items())]
+        return min(fits, key=lambda s: (s.pack != "das52", s.pack or "", s.key), default=None)
+
+    @property
+    def betas(self) -> list[float]:
+        """The betas of DAS that were measured with the paper's other settings."""
+        measured = {r.cell.scoring.beta for r in self.rows if r.cell.scoring.rule == "das"}
+        return sorted(beta for beta in measured if beta is not None and self.das(beta=beta))
+
+    def in_noise(self, scene: Scene, scoring: Scoring | None) -> list[PooledResult]:
+        """Return the results of a scoring with noise, on a dataset and model."""
+        return [r for r in self.all if r.scene == scene and r.noisy and r.scoring == scoring]
+
+    @property
+    def scenes(self) -> list[Scene]:
+        """Each dataset and model that has rows."""
+        return list(dict.fromkeys(r.scene for r in self.all))
 
     def compare(self, pairs: Iterable[Pair]) -> Interval | None:
-        """Return the first scorings minus the second, pooled over single-label rows, in shares.
+        """Return the first scorings minus the second, pooled over single-label rows, in points.
 
         None if no condition has both.
         """
         gains: list[Floats] = []
         owners: list[str] = []
         key: list[str] = []
-        for place, first, second in pairs:
-            for one, other in self._paired(place, first, second):
-                gained, clips = self._gained(one, other)
+        for pair in pairs:
+            for one, other, used, gained in self._gained(*pair):
+                ids = self.truth(one).ids
                 gains.append(gained)
-                owners += [f"{place.dataset}/{clip}" for clip in clips]
-                key += [one.cell.key, other.cell.key] if clips else []
-        if not owners:
-            return None
-        return _grouped_interval(np.concatenate(gains), owners, str(key))
+                owners += [f"{one.cell.condition.dataset}/{ids[clip]}" for clip in used]
+                key += [one.cell.key, other.cell.key] if len(used) else []
+        return _grouped_interval(np.concatenate(gains), owners, str(key)) if owners else None
 
     def compare_precision(self, pairs: Iterable[Pair]) -> Interval | None:
-        """Return the mean difference of mAP over multi-label conditions, in shares.
+        """Return the mean difference of mAP over multi-label conditions, in points.
 
         Conditions are put side by side as further classes of the same mixes, so that one
         resampling of clips serves all of them. None if no mix is common to all conditions, or
         there are too few positives.
         """
-        blocks = [self._precision_block(*pair) for pair in pairs]
+        blocks: list[dict[tuple[int | None, str], Floats]] = []
+        for pair in pairs:  # truth and both scores of each mix: 3 x classes
+            block = {}
+            for one, other in self._paired(*pair):
+                if self.truth(one).multi_label:
+                    for clip, *columns in zip(*self._ranked(one, other), strict=True):
+                        block[one.cell.condition.seed, clip] = np.stack(columns)
+            blocks.append(block)
         if not blocks or not (common := [k for k in blocks[0] if all(k in b for b in blocks)]):
             return None
         wide = np.concatenate([np.stack([b[key] for key in common]) for b in blocks], axis=2)
         rng = generator("pooled", str(common[:3]), wide.shape[2])
         owners = [clip for _, clip in common]
-        return metrics.precision_interval(
-            wide[:, 0].astype(np.bool_), wide[:, 1], wide[:, 2], groups=owners, rng=rng
-        )
+        present, ours, theirs = wide[:, 0].astype(np.bool_), wide[:, 1], wide[:, 2]
+        return in_points(metrics.precision_interval(present, ours, theirs, groups=owners, rng=rng))
 
     def difference(self, pairs: Sequence[Pair]) -> Interval | None:
         """Return the pooled difference in accuracy, or in mAP where there is no accuracy."""
         return self.compare(pairs) or self.compare_precision(pairs)
 
-    def band(self, place: PooledCondition, scoring: Scoring) -> tuple[float, float] | None:
+    def band(self, condition: PooledCondition, scoring: Scoring) -> tuple[float, float] | None:
         """Return the 95 % interval of an accuracy itself, in percent; None for mAP."""
         hits: list[Floats] = []
         owners: list[str] = []
-        for row in self._groups.get((place, scoring), []):
+        for row in self._groups.get((condition, scoring), []):
             truth = self.truth(row)
             if row.outcomes is not None:
-                kept = row.outcomes >= 0
-                hits.append((row.outcomes == truth.single)[kept] * 1.0)
-                owners += [clip for clip, k in zip(truth.ids, kept, strict=True) if k]
+                used = row.outcomes >= 0
+                hits.append((row.outcomes == truth.single)[used] * 1.0)
+                owners += [truth.ids[i] for i in np.flatnonzero(used)]
         if not owners:
             return None
-        found = _grouped_interval(np.concatenate(hits), owners, str((tuple(place), scoring.key)))
-        return 100 * found.low, 100 * found.high
-
-    def class_gains(self, places: Iterable[PooledCondition], first: Scoring) -> dict[str, float]:
-        """Return the gain of each class over cosine, pooled over conditions, in points."""
-        sums: dict[str, list[float]] = defaultdict(list)
-        for place in places:
-            for one, other in self._paired(place, first, COSINE):
-                truth = self.truth(one)
-                if one.outcomes is None or other.outcomes is None:
-                    continue
-                gains = class_gains(truth.single, one.outcomes, other.outcomes, len(truth.labels))
-                for label, gain in zip(truth.labels, gains, strict=True):
-                    if not np.isnan(gain):
-                        sums[label].append(float(gain))
-        return {label: 100 * float(np.mean(found)) for label, found in sums.items()}
-
-    def alignment(self, das: Scoring | None, keep: Callable[[Condition], bool]) -> Alignment | None:
-        """Return how the text drifts of a bank and the audio drifts agree, over classes."""
-        conditions = {c.key for row in self.rows if keep(c := row.cell.condition)}
-        cosines: list[float | None] = []
-        for condition, bank, content in self._drifts:
-            if condition in conditions and das and _same_bank(bank, das):
-                cosines += _numbers(content.get("cosines"))
-        return summarise(cosines)
+        key = str((tuple(condition), scoring.key))
+        interval = _grouped_interval(np.concatenate(hits), owners, key)
+        return interval.low, interval.high
 
     @cached_property
-    def _drifts(self) -> list[tuple[str, Scoring, dict[str, object]]]:
+    def class_gains(self) -> dict[Scene, dict[str, float]]:
+        """The gain of each class by DAS over cosine in noise, by dataset and model, in points."""
+        das, by_scene = self.das(), dict[Scene, dict[str, float]]()
+        for scene in self.scenes if das else []:
+            gains: dict[str, list[float]] = defaultdict(list)
+            for result in self.in_noise(scene, das):
+                for one, _, used, gained in self._gained(result.condition, result.scoring, COSINE):
+                    truth = self.truth(one)
+                    classes = truth.single[used]
+                    for number in np.unique(classes):
+                        gain = float(gained[classes == number].mean())
+                        gains[truth.labels[number]].append(gain)
+            if gains:
+                by_scene[scene] = {n: 100 * float(np.mean(values)) for n, values in gains.items()}
+        return by_scene
+
+    def alignment(self, das: Scoring | None, **values: object) -> Alignment | None:
+        """Return how the text drifts of a bank and the audio drifts agree, over classes.
+
+        `values` are those of the noisy conditions to look at (`dataset`, `snr_db`, ...).
+        """
+        if das is None:
+            return None
+        conditions = {
+            c.key
+            for row in self.rows
+            if not (c := row.cell.condition).clean
+            and all(getattr(c, name) == value for name, value in values.items())
+        }
+        names = ("pack", "pack_data", "direction", "reference")
+        cosines = np.array([
+            cosine
+            for condition, bank, drifts in self._drifts
+            if condition in conditions and all(getattr(bank, n) == getattr(das, n) for n in names)
+            for cosine in drifts.cosines
+            if cosine is not None
+        ])  # fmt: skip
+        if not len(cosines):
+            return None
+        return Alignment(float(cosines.mean()), float((cosines > 0).mean()), len(cosines))
+
+    @cached_property
+    def _drifts(self) -> list[tuple[str, Scoring, _Drifts]]:
         """Each report on drifts with its condition and its bank."""
-        found = []
+        reports = []
         for (condition, scoring), content in self.store.all_json("drifts").items():
             try:
-                found.append((condition, read_scoring(read_json(scoring)), content))
-            except FormatError as error:
+                drifts = msgspec.convert(content, _Drifts)
+                reports.append((condition, read_key(Scoring, scoring), drifts))
+            except (FormatError, ValueError) as error:
                 self.store.damage[f"drifts {scoring}"] = str(error)
-        return found
+        return reports
 
     def bank_reports(self) -> dict[str, tuple[list[float], float]]:
         """Return for each bank the agreement of mean and SVD per class, and the common share."""
         conditions = {row.cell.condition.key: row.cell.condition for row in self.rows}
-        found: dict[str, tuple[list[float], float]] = {}
-        for name, bank, content in self._drifts:
-            agreement = [c for c in _numbers(content.get("agreement")) if c is not None]
-            common = _numbers([content.get("common")])
-            if name in conditions and agreement and common and common[0] is not None:
-                c = conditions[name]
+        reports: dict[str, tuple[list[float], float]] = {}
+        for key, bank, drifts in self._drifts:
+            agreement = [cosine for cosine in drifts.agreement if cosine is not None]
+            if key in conditions and agreement and drifts.common is not None:
+                c = conditions[key]
                 title = f"{c.dataset}, {c.backbone}, {bank.pack}, {bank.reference}"
-                found[title] = (agreement, common[0])
-        return found
+                reports[title] = (agreement, drifts.common)
+        return reports
 
     def truth(self, row: Row) -> Truth:
         """Return the truth of a row's dataset."""
         return self._truths[row.cell.condition.set_name]
 
     def _paired(
-        self, place: PooledCondition, first: Scoring, second: Scoring
+        self, condition: PooledCondition, first: Scoring, second: Scoring
     ) -> Iterator[tuple[Row, Row]]:
         """Yield the rows of two scorings that have the same seed."""
-        others = {row.cell.condition: row for row in self._groups.get((place, second), [])}
-        for row in self._groups.get((place, first), []):
+        others = {row.cell.condition: row for row in self._groups.get((condition, second), [])}
+        for row in self._groups.get((condition, first), []):
             if (other := others.get(row.cell.condition)) is not None:
                 yield row, other
 
-    def _gained(self, one: Row, other: Row) -> tuple[Floats, list[str]]:
-        """Return 1, 0 or -1 for each clip that both rows could use, with its id."""
-        if one.outcomes is None or other.outcomes is None:
-            return np.zeros(0), []
+    def _gained(
+        self, condition: PooledCondition, first: Scoring, second: Scoring
+    ) -> Iterator[tuple[Row, Row, NDArray[np.intp], Floats]]:
+        """Yield rows of one class per clip, the clips that both could use, and the gain of each."""
+        for one, other in self._paired(condition, first, second):
+            if one.outcomes is not None and other.outcomes is not None:
+                single = self.truth(one).single
+                used = np.flatnonzero((one.outcomes >= 0) & (other.outcomes >= 0))
+                gained = (one.outcomes == single) * 1.0 - (other.outcomes == single)
+                yield one, other, used, gained[used]
+
+    def _ranked(self, one: Row, other: Row) -> RankedClips:
+        """Return the ids, the truth and both scores of the clips that both rows could use."""
         truth = self.truth(one)
-        kept = (one.outcomes >= 0) & (other.outcomes >= 0)
-        gained = (one.outcomes == truth.single) * 1.0 - (other.outcomes == truth.single)
-        return gained[kept], [clip for clip, k in zip(truth.ids, kept, strict=True) if k]
-
-    def _precision_block(
-        self, place: PooledCondition, first: Scoring, second: Scoring
-    ) -> dict[tuple[int | None, str], Floats]:
-        """Return truth and both scores of each mix of a multi-label condition: 3 x classes."""
-        block: dict[tuple[int | None, str], Floats] = {}
-        for one, other in self._paired(place, first, second):
-            if self.truth(one).multi_label:
-                present, ours, clips = self._stack(one, other)
-                theirs = self._stack(other, one)[1]
-                seed = one.cell.condition.seed
-                for row, clip in enumerate(clips):
-                    block[seed, clip] = np.stack([present[row], ours[row], theirs[row]])
-        return block
-
-    def _pooled(self, place: PooledCondition, scoring: Scoring) -> PooledResult:
-        rows = self._groups[place, scoring]
-        mixes = sum(row.n for row in rows)
-        sizes = (mixes, max(row.n for row in rows), sum(row.failed for row in rows))
-        if len(rows) == 1:
-            value, gain = float(rows[0].value or 0), rows[0].gain
-        elif self.truth(rows[0]).multi_label:
-            value, gain = self._pooled_precision(place, scoring)
-        else:
-            value = float(sum((row.value or 0) * row.n for row in rows) / mixes)
-            gain = self.compare([(place, scoring, COSINE)])
-        found = gain or Interval(np.nan, np.nan, np.nan)
-        gains = (100 * found.difference, 100 * found.low, 100 * found.high)
-        return PooledResult(place, scoring, rows[0].metric, 100 * value, *gains, *sizes)
-
-    def _pooled_precision(
-        self, place: PooledCondition, scoring: Scoring
-    ) -> tuple[float, Interval | None]:
-        """Return the mAP of all mixes ranked together, and its gain over cosine."""
-        stacked = [self._stack(row, None) for row in self._groups[place, scoring]]
-        present = np.concatenate([p for p, _, _ in stacked])
-        value = metrics.mean_average_precision(
-            present, np.concatenate([scores for _, scores, _ in stacked])
-        ).value
-        pairs = list(self._paired(place, scoring, COSINE))
-        both = [(self._stack(a, b), self._stack(b, a)) for a, b in pairs]
-        if not both:
-            return value, None
-        truth = np.concatenate([mine[0] for mine, _ in both])
-        ours = np.concatenate([mine[1] for mine, _ in both])
-        theirs = np.concatenate([other[1] for _, other in both])
-        owners = [clip for mine, _ in both for clip in mine[2]]
-        rng = generator("pooled", pairs[0][0].cell.key)
-        return value, metrics.precision_interval(truth, ours, theirs, groups=owners, rng=rng)
-
-    def _stack(self, row: Row, other: Row | None) -> tuple[NDArray[np.bool_], Floats, list[str]]:
-        """Return truth, scores and ids of the clips that `row` (and `other`) could use."""
-        truth = self.truth(row)
-        mine = find_scores(self.store, row, truth)
-        theirs = find_scores(self.store, other, truth) if other else mine
+        mine, theirs = (find_scores(self.store, row, truth) for row in (one, other))
         if mine is None or theirs is None:  # since they were checked
             raise StoreError("The scores of a multi-label row are missing; run its grid again")
-        scores, clips = mine
-        kept = np.isin(clips, theirs[1])
-        used = clips[kept]
-        return truth.present[used], scores[kept], [truth.ids[clip] for clip in used]
+        used, first, second = np.intersect1d(mine[1], theirs[1], return_indices=True)
+        ids = [truth.ids[clip] for clip in used]
+        return ids, truth.present[used], mine[0][first], theirs[0][second]
 
 
-def _truths(store: Store) -> dict[str, Truth]:
-    """Return the truth of each dataset by its name; a damaged one is left out."""
-    found = {}
-    for (name,), content in store.all_json("sets").items():
-        try:
-            found[name] = Truth.from_content(content)
-        except FormatError as error:
-            store.damage[f"sets {name}"] = str(error)
-    return found
-
-
-def _numbers(values: object) -> list[float | None]:
-    """Return the finite numbers of a list of JSON, None for a class without one."""
-    listed = values if isinstance(values, list) else []
-    return [
-        float(value) if isinstance(value, int | float) and abs(value) < 1e300 else None
-        for value in listed
-    ]
-
-
-def _same_bank(bank: Scoring, das: Scoring) -> bool:
-    names = ("pack", "pack_data", "direction", "reference")
-    return all(getattr(bank, name) == getattr(das, name) for name in names)
+def _joined(parts: Iterable[RankedClips]) -> RankedClips:
+    ids, *arrays = zip(*parts, strict=True)
+    present, first, second = map(np.concatenate, arrays)
+    return [clip for part in ids for clip in part], present, first, second
 
 
 def _grouped_interval(gains: Floats, owners: Sequence[str], key: str) -> Interval:
@@ -337,37 +333,31 @@ def _grouped_interval(gains: Floats, owners: Sequence[str], key: str) -> Interva
     other = np.stack([gains > 0, gains <= 0], axis=1).astype(float)
     truth = np.ones(len(gains), np.int64)
     rng = generator("pooled", key)
-    return metrics.accuracy_difference(truth, right, other, groups=owners, rng=rng)
+    return in_points(metrics.accuracy_difference(truth, right, other, groups=owners, rng=rng))
 
 
-Version = tuple[str, str, str, int, str, str, str]
-"""A dataset, noise and model with their digests."""
-
-
-def _version(condition: Condition) -> Version:
-    c = condition
-    return (c.dataset, c.data, c.backbone, c.limit, c.model, c.noise or "", c.noise_data)
+def in_points(gain: Interval | None) -> Interval:
+    """Return an interval of shares as percentage points; NaN without one."""
+    if gain is None:
+        return Interval(np.nan, np.nan, np.nan)
+    return Interval(100 * gain.difference, 100 * gain.low, 100 * gain.high)
 
 
 def newest_rows(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows of the newest version of each dataset, noise and model."""
-    found = list(rows)
-    newest = _newest(found)
-    return [row for row in found if _version(row.cell.condition) in newest]
+    """Return the rows of the newest version of each dataset, noise and model.
 
-
-def _newest(rows: Iterable[Row]) -> set[Version]:
-    """Return for each dataset, noise and model name the version whose rows were made last."""
-    last: dict[tuple[str, str, int, str], tuple[str, Version]] = {}
+    For each of their names that is the version (their digests) whose rows were made last.
+    """
+    versions = []
     for row in rows:
         c = row.cell.condition
-        name = (c.dataset, c.backbone, c.limit, c.noise or "")
-        entry = (row.stamp.made_at, _version(c))
-        last[name] = max(last.get(name, entry), entry)
-    return {version for _, version in last.values()}
+        name, digests = (c.dataset, c.backbone, c.limit, c.noise), (c.data, c.model, c.noise_data)
+        versions.append((row.stamp.made_at, digests, name, row))
+    newest = {name: digests for _, digests, name, _ in sorted(versions, key=lambda v: v[:2])}
+    return [row for _, digests, name, row in versions if newest[name] == digests]
 
 
-def _order(place: PooledCondition) -> tuple[str, str, str, str, float, int]:
-    quiet = float("inf") if place.snr_db is None else place.snr_db
-    noise, mixing = place.noise or "", place.mixing or ""
-    return (place.backbone, place.dataset, noise, mixing, -quiet, place.limit)
+def mean(values: Iterable[float]) -> float:
+    """Return the mean of the values that are not NaN; NaN if there is none."""
+    defined = [value for value in values if not math.isnan(value)]
+    return sum(defined) / len(defined) if defined else math.nan

@@ -7,31 +7,16 @@ the seventh here has what its text says about ablations and drifts.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+import tomllib
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
 
 from driftscore.lab.conditions import COSINE, PooledCondition, Scoring
-from driftscore.lab.report.headings import (
-    PANEL,
-    PAPER_BETA,
-    das_of,
-    heading,
-    main_settings,
-    ordered,
-    settings_of,
-)
-from driftscore.lab.report.numbers import (
-    interval,
-    mean,
-    numeric_order,
-    plain,
-    points,
-    printed,
-    signed,
-    summary,
-)
-from driftscore.lab.report.paper import panel_line, paper_panel, paper_robustness, paper_table
-from driftscore.lab.report.parts import Line, Table
-from driftscore.lab.report.results import PooledResult, Results
+from driftscore.lab.report.headings import PANEL, heading, main_results, ordered
+from driftscore.lab.report.page import Line, Table, interval, plain, signed
+from driftscore.lab.report.results import PAPER_BETA, PooledResult, Results, mean
 
 _POOL = (
     "The interval is that of the pooled accuracy gain over all single-label clips of the line (of "
@@ -39,260 +24,234 @@ _POOL = (
 )
 
 
+@cache
+def _paper() -> dict[str, Any]:
+    """Return the figures that the paper prints (paper.toml): on its data and models, not ours."""
+    file = files("driftscore.lab.report") / "paper.toml"
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
 def all_tables(results: Results) -> list[Table]:
     """Return the seven tables, and the paper's own where it has other groups."""
-    das = das_of(results)
+    das = results.das()
     main = main_results(results)
+    gains = [r for r in main if r.scoring.rule == "das" and r.noisy]
     return [
         panel(main),
-        backbones(main),
+        backbones(gains),
         methods(main),
         paper_methods(),
-        robustness(results, main, das),
-        per_dataset(results, main, das),
+        robustness(results, gains, das),
+        per_dataset(results, gains, das),
         beta(results),
         ablations(results),
     ]
 
 
-def main_results(results: Results) -> list[PooledResult]:
-    """Return the results of a main table: every rule, each with one choice of settings."""
-    chosen = main_settings(results)
-    return [result for result in results.all if settings_of(result.scoring) in chosen]
-
-
 def panel(main: Sequence[PooledResult]) -> Table:
     """Table 1: one line per SNR, one column per rule, and DAS against the best of Acevedo's."""
     others = [n for n in ordered(r.scoring.name for r in main) if n not in PANEL]
-    lines = [line for block in _panel_blocks(main, others) for line in block]
+    by_condition: dict[PooledCondition, dict[str, PooledResult]] = {}
+    for result in main:
+        by_condition.setdefault(result.condition, {})[result.scoring.name] = result
+    lines: list[Line] = []
+    previous = ""
+    for c, rules in by_condition.items():
+        title = f"{c.dataset} ({next(iter(rules.values())).metric}), {c.backbone} · "
+        title += f"{c.noise}, {c.mixing}" if c.noise else "clean"
+        if title != previous:
+            lines.append(Line((title,), "heading"))
+        previous = title
+        values = [rules[n].value if n in rules else math.nan for n in (*PANEL, *others)]
+        papers, further = values[: len(PANEL)], values[len(PANEL) :]
+        best = max((v for v in values if not math.isnan(v)), default=math.nan)
+        rivals = [v for v in papers[1:-1] if not math.isnan(v)]
+        gap = signed(papers[-1] - max(rivals)) if rivals else ""
+        das = rules.get("das")
+        gained = interval(das.gain) if das else ""
+        cells = [with_paper(c, name, v) for name, v in zip(PANEL, papers, strict=True)]
+        # The SNR is before the paper's rules; the gap and the interval are before further rules.
+        bold = tuple(n + (1 if n < len(PANEL) else 3) for n, v in enumerate(values) if v == best)
+        lines.append(Line((c.snr, *cells, gap, gained, *map(plain, further)), "ours", bold))
     for dataset in ("urbansound8k", "fsd50k"):
         lines.append(Line((f"the paper: {dataset}, TAU, Scaper, larger_clap",), "heading"))
-        for snr, values in paper_panel(dataset).items():
-            cells = [f"{value:.2f}" for value in values[:-1]]
-            lines.append(Line((snr, *cells, f"{values[-1]:+.2f}", ""), "paper"))
+        for snr, figures in _paper()["panel"].get(dataset, {}).items():
+            cells = [f"{figure:.2f}" for figure in figures[:-1]]
+            lines.append(Line((snr, *cells, f"{figures[-1]:+.2f}", ""), "paper"))
     columns = ("SNR", *map(heading, PANEL), "Δ", "DAS over Base, 95 %", *map(heading, others))
     note = (
         "Accuracy (single-label) or class-wise mAP (multi-label) in %. Δ is DAS minus the best of "
         "the five Acevedo columns, as in the paper; further rules follow after it. Bold: the best "
         "of the line."
     )
-    return Table("panel", "Table 1 · Per-SNR comparison", columns, tuple(lines), note)
+    return Table("panel", "Table 1 · Per-SNR comparison", columns, lines, note)
 
 
-def _panel_blocks(main: Sequence[PooledResult], others: Sequence[str]) -> Iterator[list[Line]]:
-    by_place: dict[PooledCondition, dict[str, PooledResult]] = {}
-    for result in main:
-        by_place.setdefault(result.place, {})[result.scoring.name] = result
-    previous = None
-    for place, found in by_place.items():
-        title = describe(next(iter(found.values())))
-        lines = [Line((title,), "heading")] if title != previous else []
-        previous = title
-        yield [*lines, _panel_line(place, found, others)]
+def with_paper(condition: PooledCondition, rule: str, value: float) -> str:
+    """Return a value, with the paper's if it has the same dataset, noise, mixing, SNR and model."""
+    figures = _paper()["panel"]
+    same = all(getattr(condition, n) == figures[n] for n in ("noise", "mixing", "backbone"))
+    line = figures.get(condition.dataset, {}).get(condition.snr) if same else None
+    return plain(value) + (f" (paper {line[PANEL.index(rule)]:.2f})" if line else "")
 
 
-def _panel_line(
-    place: PooledCondition, found: dict[str, PooledResult], others: Sequence[str]
-) -> Line:
-    values = [found[n].value if n in found else math.nan for n in (*PANEL, *others)]
-    known = values[: len(PANEL)]
-    best = max((v for v in values if not math.isnan(v)), default=math.nan)
-    rivals = [v for v in known[1:-1] if not math.isnan(v)]
-    gap = signed(known[-1] - max(rivals)) if rivals else ""
-    das = found.get("das")
-    gained = interval(das.gain, das.low, das.high) if das else ""
-    cells = [with_paper(place, name, v) for name, v in zip(PANEL, known, strict=True)]
-    # Columns are: SNR, the paper's rules, the gap, the interval, further rules.
-    at = [*range(1, len(PANEL) + 1), *range(len(PANEL) + 3, len(values) + 3)]
-    bold = tuple(i for i, v in zip(at, values, strict=True) if v == best)
-    further = map(plain, values[len(PANEL) :])
-    return Line((place.snr, *cells, gap, gained, *further), "ours", bold)
-
-
-def with_paper(place: PooledCondition, name: str, value: float) -> str:
-    """Return a value, with the paper's if it has the same cell."""
-    line = panel_line(place)
-    theirs = f" (paper {line[PANEL.index(name)]:.2f})" if line else ""
-    return plain(value) + theirs
-
-
-def backbones(main: Sequence[PooledResult]) -> Table:
+def backbones(gains: Sequence[PooledResult]) -> Table:
     """Table S1: DAS over cosine by model and dataset."""
-    gains = _das_in_noise(main)
-    ours = sorted({r.dataset for r in gains})
-    known = paper_table("backbones")["datasets"]
-    datasets = [*ours, *(d for d in known if d not in ours)]
+    ours = sorted({r.condition.dataset for r in gains})
+    theirs = _paper()["backbones"]["datasets"]
+    datasets = [*ours, *(d for d in theirs if d not in ours)]
     lines = []
-    for model in dict.fromkeys(r.backbone for r in gains):
-        rows = [r for r in gains if r.backbone == model]
-        means = [mean(r.gain for r in rows if r.dataset == dataset) for dataset in datasets]
-        lines.append(Line((model, *map(signed, means), *summary([r.gain for r in rows])[:3])))
-    for model, values in paper_table("backbones")["rows"].items():
-        by_name = dict(zip(known, values[:5], strict=True))
+    for model in dict.fromkeys(r.condition.backbone for r in gains):
+        rows = [r for r in gains if r.condition.backbone == model]
+        by_dataset = ([r for r in rows if r.condition.dataset == name] for name in datasets)
+        means = [summary(here)[0] for here in by_dataset]
+        lines.append(Line((model, *means, *summary(rows)[:3])))
+    for model, values in _paper()["backbones"]["rows"].items():
+        by_name = dict(zip(theirs, values[:5], strict=True))
         cells = [printed(by_name.get(dataset, "")) for dataset in datasets]
         name = model.removeprefix("laion/")
         lines.append(Line((name, *cells, *map(printed, values[5:])), "paper"))
     columns = ("Backbone", *datasets, "Mean", "Pos", "Worst")
-    title = "Table S1 · DAS over cosine by backbone"
-    return Table("backbones", title, columns, tuple(lines), "Noisy conditions only.")
+    title, note = "Table S1 · DAS over cosine by backbone", "Noisy conditions only."
+    return Table("backbones", title, columns, lines, note)
 
 
 def methods(main: Sequence[PooledResult]) -> Table:
     """Table S2: each rule over cosine, accuracy and mAP separately."""
-    noisy = [r for r in main if r.snr_db is not None and r.scoring != COSINE]
-    kinds = list(
-        dict.fromkeys((r.metric, "" if r.metric == "accuracy" else r.dataset) for r in noisy)
-    )
+    noisy = [r for r in main if r.noisy and r.scoring != COSINE]
+    groups: dict[str, list[PooledResult]] = {}
+    for r in noisy:
+        group = r.metric if r.metric == "accuracy" else f"{r.metric} {r.condition.dataset}"
+        groups.setdefault(group, []).append(r)
     lines = []
     for name in ordered(r.scoring.name for r in noisy):
-        rows = [r for r in noisy if r.scoring.name == name]
         cells: list[str] = []
-        for metric, dataset in kinds:
-            fits = [r.gain for r in rows if r.metric == metric and dataset in ("", r.dataset)]
-            cells += summary(fits)[:3]
+        for rows in groups.values():
+            cells += summary(r for r in rows if r.scoring.name == name)[:3]
         lines.append(Line((heading(name), *cells)))
-    groups = [metric if not dataset else f"{metric} {dataset}" for metric, dataset in kinds]
     columns = ("Method", *(f"{g}: {c}" for g in groups for c in ("mean Δ", "Pos", "Worst")))
     note = (
         "A constant per class changes no ranking of clips, so ZS-T-g and ZS-A-m do not change mAP. "
         "ZS-T-m subtracts a constant per environment here, which does change rankings."
     )
-    title = "Table S2 · Each method over cosine"
-    return Table("methods", title, columns, tuple(lines), note)
+    return Table("methods", "Table S2 · Each method over cosine", columns, lines, note)
 
 
 def paper_methods() -> Table:
     """Table S2 as printed: its groups are other datasets than ours."""
-    table = paper_table("methods")
-    columns = (
-        "Method",
-        *(f"{group}: {c}" for group in table["groups"] for c in ("mean Δ", "Pos", "Worst")),
-    )
-    lines = tuple(
-        Line((heading(name), *map(printed, values)), "paper")
-        for name, values in table["rows"].items()
-    )
+    table = _paper()["methods"]
+    parts = ("mean Δ", "Pos", "Worst")
+    columns = ("Method", *(f"{group}: {part}" for group in table["groups"] for part in parts))
+    rows = table["rows"].items()
+    lines = [Line((heading(name), *map(printed, values)), "paper") for name, values in rows]
     return Table("methods-paper", "Table S2 · The paper's own", columns, lines)
 
 
-def robustness(results: Results, main: Sequence[PooledResult], das: Scoring | None) -> Table:
+def robustness(results: Results, gains: Sequence[PooledResult], das: Scoring | None) -> Table:
     """Table S3: DAS over cosine by noise corpus, mixing and SNR."""
-    gains = _das_in_noise(main)
-    axes: list[tuple[str, str, Callable[[PooledResult], str]]] = [
-        ("By noise corpus", "noise", lambda r: str(r.noise)),
-        ("By mixing method", "mixing", lambda r: str(r.mixing)),
-        ("By SNR (dB)", "snr", lambda r: r.place.snr),
-    ]
+    titles = {"noise": "By noise corpus", "mixing": "By mixing method", "snr": "By SNR (dB)"}
     lines = []
-    for title, name, of in axes:
+    for name, title in titles.items():
         lines.append(Line((title,), "heading"))
-        for value in sorted({of(r) for r in gains}, key=numeric_order):
-            rows = [r for r in gains if of(r) == value]
-            lines.append(Line((value, *_gain_cells(results, rows, das))))
-        for value, figures in paper_robustness(name).items():
+        groups: dict[str, list[PooledResult]] = {}
+        for r in gains:
+            groups.setdefault(str(getattr(r.condition, name)), []).append(r)
+        for value in sorted(groups, key=float if name == "snr" else str):
+            lines.append(Line((value, *_gain_cells(results, groups[value], das))))
+        for value, figures in _paper()["robustness"][name].items():
             lines.append(Line((value, *map(printed, figures), ""), "paper"))
     columns = ("", "Cells", "Mean Δ", "Pos", "Worst", "Best", "pooled, 95 %")
-    title = "Table S3 · DAS by noise, mixing and SNR"
-    return Table("robustness", title, columns, tuple(lines), _POOL)
+    return Table("robustness", "Table S3 · DAS by noise, mixing and SNR", columns, lines, _POOL)
 
 
-def per_dataset(results: Results, main: Sequence[PooledResult], das: Scoring | None) -> Table:
+def per_dataset(results: Results, gains: Sequence[PooledResult], das: Scoring | None) -> Table:
     """Table S4: DAS over cosine by dataset."""
-    gains = _das_in_noise(main)
     lines = []
-    for dataset in dict.fromkeys(r.dataset for r in gains):
-        rows = [r for r in gains if r.dataset == dataset]
-        count, average, positive, worst, _, pooled = _gain_cells(results, rows, das)
-        size = f"{rows[0].clips} clips"
-        cells = (dataset, size, rows[0].metric, count, average, positive, worst, pooled)
-        lines.append(Line(cells))
-    for dataset, values in paper_table("datasets")["rows"].items():
+    for dataset in dict.fromkeys(r.condition.dataset for r in gains):
+        rows = [r for r in gains if r.condition.dataset == dataset]
+        *cells, _, pooled = _gain_cells(results, rows, das)
+        lines.append(Line((dataset, f"{rows[0].clips} clips", rows[0].metric, *cells, pooled)))
+    for dataset, values in _paper()["datasets"]["rows"].items():
         lines.append(Line((dataset, *map(printed, values), ""), "paper"))
     columns = ("Dataset", "Type", "Metric", "Cells", "Mean Δ", "Pos", "Worst", "pooled, 95 %")
-    return Table("datasets", "Table S4 · DAS by dataset", columns, tuple(lines), _POOL)
+    return Table("datasets", "Table S4 · DAS by dataset", columns, lines, _POOL)
 
 
 def beta(results: Results) -> Table:
     """Table S5: the drift weight."""
     lines = []
-    for value in betas(results):
-        das = das_of(results, beta=value)
-        rows = [r for r in results.all if r.scoring == das and r.snr_db is not None]
+    for value in results.betas:
+        das = results.das(beta=value)
+        rows = [r for r in results.all if r.scoring == das and r.noisy]
         lines.append(Line((f"{value:g}", *_gain_cells(results, rows, das)[1:])))
-    for name, values in paper_table("beta")["rows"].items():
+    for name, values in _paper()["beta"]["rows"].items():
         lines.append(Line((name, *map(printed, values), ""), "paper"))
     columns = ("β", "Mean Δ", "Pos", "Worst", "Best", "pooled, 95 %")
-    note = "Noisy conditions. " + _POOL
-    return Table("beta", "Table S5 · The drift weight β", columns, tuple(lines), note)
-
-
-def betas(results: Results) -> list[float]:
-    """Return the betas of DAS that were measured with the paper's other settings."""
-    found = {r.cell.scoring.beta for r in results.rows if r.cell.scoring.rule == "das"}
-    return sorted(b for b in found if b is not None and das_of(results, beta=b))
+    note = f"Noisy conditions. {_POOL}"
+    return Table("beta", "Table S5 · The drift weight β", columns, lines, note)
 
 
 def ablations(results: Results) -> Table:
     """Table S6: direction, phrases and reference; then how text and audio drifts agree."""
-    lines = [*_bank_lines(results), *_alignment_lines(results), *_agreement_lines(results)]
-    columns = ("", "Mean", "Pos", "pooled, 95 %")
-    note = paper_table("ablations")["title"] + "."
-    return Table("ablations", "Table S6 · Ablations and drifts", columns, tuple(lines), note)
-
-
-def _bank_lines(results: Results) -> Iterator[Line]:
-    """Yield the gain of DAS with each bank, over the conditions that all of them have."""
-    yield Line(("DAS with another bank (Δ over cosine, noisy conditions)",), "heading")
+    theirs = _paper()["ablations"]
+    # The gain of DAS with each bank, over the conditions that all of them have.
+    lines = [Line(("DAS with another bank (Δ over cosine, noisy conditions)",), "heading")]
     scorings = {
         s for r in results.rows if (s := r.cell.scoring).rule == "das" and s.beta == PAPER_BETA
     }
-    noisy = [r for r in results.all if r.scoring in scorings and r.snr_db is not None]
-    places = {s: {r.place for r in noisy if r.scoring == s} for s in scorings}
-    shared = set.intersection(*places.values()) if places else set()
+    noisy = [r for r in results.all if r.scoring in scorings and r.noisy]
+    measured = [{r.condition for r in noisy if r.scoring == s} for s in scorings]
+    common = set.intersection(*measured) if measured else set()
     for das in sorted(scorings, key=lambda s: (s.pack or "", s.direction or "", s.reference or "")):
-        rows = [r for r in noisy if r.scoring == das and r.place in shared]
+        rows = [r for r in noisy if r.scoring == das and r.condition in common]
         _, average, positive, *_, pooled = _gain_cells(results, rows, das)
-        name = f"{das.pack}, {das.direction}, {das.reference}"
-        yield Line((name, average, positive, pooled))
-    for name, values in paper_table("ablations")["rows"].items():
-        yield Line((name, *map(printed, values), ""), "paper")
+        bank = f"{das.pack}, {das.direction}, {das.reference}"
+        lines.append(Line((bank, average, positive, pooled)))
+    for name, values in theirs["rows"].items():
+        lines.append(Line((name, *map(printed, values), ""), "paper"))
+
+    title = "Text against audio drift (mean cosine, share of classes positive)"
+    lines.append(Line((title,), "heading"))
+    conditions = {r.condition for r in results.all if r.noisy}
+    kinds = {(c.backbone, str(c.noise), c.snr_db or 0.0) for c in conditions}
+    for backbone, noise, snr in sorted(kinds):
+        alignment = results.alignment(results.das(), backbone=backbone, noise=noise, snr_db=snr)
+        if alignment:
+            share = f"{alignment.positive:.0%} of {alignment.classes}"
+            cells = (f"{backbone}, {noise}, {snr:g} dB", f"{alignment.mean:+.3f}", share, "")
+            lines.append(Line(cells))
+    for name, (cosine, percent) in theirs["alignment"].items():
+        lines.append(Line((name, f"{cosine:+.3f}", f"{percent:g}%", ""), "paper"))
+
+    lines.append(Line(("Mean against SVD direction (mean cosine over classes)",), "heading"))
+    for name, (cosines, common_share) in results.bank_reports().items():
+        shared = f"common to all classes: {common_share:.0%}"
+        lines.append(Line((name, f"{sum(cosines) / len(cosines):.3f}", shared, "")))
+    for name, value in theirs["agreement"].items():
+        lines.append(Line((name, f"{value:.3f}", "", ""), "paper"))
+    columns, note = ("", "Mean", "Pos", "pooled, 95 %"), f"{theirs['title']}."
+    return Table("ablations", "Table S6 · Ablations and drifts", columns, lines, note)
 
 
-def _alignment_lines(results: Results) -> Iterator[Line]:
-    yield Line(("Text against audio drift (mean cosine, share of classes positive)",), "heading")
-    kinds = {(r.backbone, str(r.noise), r.snr_db) for r in results.all if r.snr_db is not None}
-    das = das_of(results)
-    for kind in sorted(kinds):
-        found = results.alignment(das, lambda c, k=kind: (c.backbone, c.noise, c.snr_db) == k)  # type: ignore[misc]
-        if found:
-            backbone, noise, snr = kind
-            share = f"{found.positive:.0%} of {found.classes}"
-            yield Line((f"{backbone}, {noise}, {snr:g} dB", f"{found.mean:+.3f}", share, ""))
-    for name, (cosine, percent) in paper_table("ablations")["alignment"].items():
-        yield Line((name, f"{cosine:+.3f}", f"{percent:g}%", ""), "paper")
+def summary(results: Iterable[PooledResult]) -> list[str]:
+    """Return the mean, the number of positive ones, the least and the largest of the gains."""
+    gains = (result.gain.difference for result in results)
+    defined = [gain for gain in gains if not math.isnan(gain)]
+    if not defined:
+        return ["", "", "", ""]
+    positive = f"{sum(gain > 0 for gain in defined)}/{len(defined)}"
+    return [signed(mean(defined)), positive, signed(min(defined)), signed(max(defined))]
 
 
-def _agreement_lines(results: Results) -> Iterator[Line]:
-    yield Line(("Mean against SVD direction (mean cosine over classes)",), "heading")
-    for name, (cosines, common) in results.bank_reports().items():
-        cells = (f"{sum(cosines) / len(cosines):.3f}", f"common to all classes: {common:.0%}")
-        yield Line((name, *cells, ""))
-    for name, value in paper_table("ablations")["agreement"].items():
-        yield Line((name, f"{value:.3f}", "", ""), "paper")
-
-
-def describe(result: PooledResult) -> str:
-    """Return the condition of a result in words, without its SNR."""
-    where = f"{result.dataset} ({result.metric}), {result.backbone}"
-    return f"{where} · {result.noise}, {result.mixing}" if result.noise else f"{where} · clean"
-
-
-def _das_in_noise(main: Sequence[PooledResult]) -> list[PooledResult]:
-    return [r for r in main if r.scoring.rule == "das" and r.snr_db is not None]
+def printed(value: object) -> str:
+    """Return a figure of the paper as the paper prints it."""
+    if isinstance(value, float):
+        return f"{value:+.2f}" if value else "0.00"
+    return str(value)
 
 
 def _gain_cells(results: Results, rows: Sequence[PooledResult], das: Scoring | None) -> list[str]:
     """Return count, mean, positive, worst, best and the pooled interval of the gains of DAS."""
-    pairs = [(r.place, das, COSINE) for r in rows] if das else []
-    pooled = points(results.difference(pairs))
-    return [str(len(rows)), *summary([r.gain for r in rows]), pooled]
+    pairs = [(r.condition, das, COSINE) for r in rows] if das else []
+    pooled = interval(results.difference(pairs))
+    return [str(len(rows)), *summary(rows), pooled]

@@ -1,104 +1,102 @@
-"""Executors: where the jobs of a run are performed: this process, several, or a Ray cluster."""
+"""Executors: where the jobs of a run are performed: this process, several, or a Ray cluster.
+
+Jobs are taken from their iterator only as they can be performed, so that several runs share them.
+
+A worker process ends with the run that started it. It waits, in a thread of its own, for the end of
+a pipe whose other end only the run has open. The system closes it when the run ends for any reason,
+SIGKILL included; the run closes it when it stops early. The worker then leaves its job, which
+removes what was half written, and exits.
+"""
 
 import multiprocessing
-import secrets
+import os
 import signal
-from collections.abc import Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, contextmanager
-from functools import partial
-from typing import Protocol
+from contextlib import contextmanager, suppress
+from itertools import islice
+from multiprocessing.connection import Connection
 
-from driftscore.engines._ray_tasks import Lost, connected, run_tasks
+from driftscore.engines.ray_tasks import Lost, connected, run_tasks
 from driftscore.errors import UsageError, WorkerError, unknown
-from driftscore.lab.runs.jobs import Job, JobResult, perform, perform_remotely
-from driftscore.lab.runs.store import Store
-from driftscore.lab.runs.workers import start_worker, work
+from driftscore.lab.runs.jobs import Job, perform
+from driftscore.lab.runs.store import Entries
+from driftscore.system.process import Interrupted, interruptible
 
 ENGINES = ("local", "ray")
+GRACE_S = 5.0
+"""How long a worker may take to leave its job."""
+
+Executor = Callable[[Iterable[Job]], Iterator[tuple[Job, Entries]]]
+"""Performs jobs; yields each with what it returns, as they are done."""
 
 
-class Executor(Protocol):
-    """Performs jobs; entered once per run."""
-
-    def __enter__(self) -> "Executor":
-        """Start what is needed."""
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Stop it; at once if there is an error."""
-
-    def perform(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, JobResult]]:
-        """Yield each job with its result, as they are done."""
-
-
-def open_executor(engine: str, workers: int, store: Store, address: str | None) -> Executor:
-    """Return the executor of an engine: "local", with so many workers, or "ray"."""
+@contextmanager
+def open_executor(engine: str, workers: int, address: str | None = None) -> Iterator[Executor]:
+    """Yield the executor of an engine: "local", with so many workers, or "ray"."""
     if workers < 1:
         raise UsageError(f"workers must be at least 1, got {workers}")
+    if engine not in ENGINES:
+        raise unknown("engine", engine, ENGINES)
     if engine == "ray":
         if workers > 1:
             raise UsageError("A Ray cluster has as many workers as cores; leave out the number")
-        return ClusterExecutor(store, address)
-    if engine != "local":
-        raise unknown("engine", engine, ENGINES)
-    return SerialExecutor() if workers == 1 else ProcessExecutor(workers)
+
+        def on_ray(jobs: Iterable[Job]) -> Iterator[tuple[Job, Entries]]:
+            for job, result in run_tasks(perform, jobs):
+                if isinstance(result, Lost):
+                    why = f"{job.condition.title}: every worker that had it was lost"
+                    result = Entries(notes=[f"{why} ({result.reason})"], lost=True)
+                yield job, result
+
+        with connected(address):
+            yield on_ray
+    elif workers == 1:
+        yield lambda jobs: ((job, perform(job)) for job in jobs)
+    else:
+        with _processes(workers) as executor:
+            yield executor
 
 
-class SerialExecutor:
-    """Executor that performs one job at a time in this process."""
+@contextmanager
+def _processes(workers: int) -> Iterator[Executor]:
+    """Yield an executor with several processes, spawned so that no thread is inherited."""
+    context = multiprocessing.get_context("spawn")
+    watched, held = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(
+        workers, mp_context=context, initializer=_start_worker, initargs=(watched,)
+    )
 
-    def __enter__(self) -> "SerialExecutor":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        pass
-
-    def perform(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, JobResult]]:
-        """Yield each job with its result."""
-        for job in jobs:
-            yield job, perform(job)
-
-
-class ProcessExecutor:
-    """Executor with several processes, spawned so that no thread or generator is inherited.
-
-    They end with this process, however it ends (see `workers`).
-    """
-
-    def __init__(self, workers: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.watched, self.held = context.Pipe(duplex=False)
-        self.pool = ProcessPoolExecutor(
-            workers, mp_context=context, initializer=start_worker, initargs=(self.watched,)
-        )
-
-    def __enter__(self) -> "ProcessExecutor":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:  # stopped: what is in work is computed by the next run
-            self.held.close()
-        self.pool.shutdown(wait=True, cancel_futures=True)
-        self.held.close()
-        self.watched.close()
-
-    def perform(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, JobResult]]:
-        """Yield each job with its result, as they are done."""
+    def executor(jobs: Iterable[Job]) -> Iterator[tuple[Job, Entries]]:
+        waiting, submitted = iter(jobs), dict[Future[Entries], Job]()
         try:
-            with _no_interrupts():  # a Ctrl-C is for this process, not for one that is starting
-                waiting: dict[Future[JobResult], Job] = {
-                    self.pool.submit(work, job): job for job in jobs
-                }
-            while waiting:
-                finished, _ = wait(waiting, return_when=FIRST_COMPLETED)
+            while True:
+                for job in islice(waiting, 2 * workers - len(submitted)):
+                    with _no_interrupts():  # a Ctrl-C is for this process, not for a starting one
+                        submitted[pool.submit(_work, job)] = job
+                if not submitted:
+                    return
+                finished, _ = wait(submitted, return_when=FIRST_COMPLETED)
                 for future in finished:
-                    yield waiting.pop(future), future.result()
+                    yield submitted.pop(future), future.result()
         except BrokenProcessPool as error:
             raise WorkerError(
                 "A worker process ended unexpectedly (killed, or out of memory); what it finished "
                 "is stored. Run the same command again, perhaps with fewer workers"
             ) from error
+
+    try:
+        yield executor
+    except BaseException:
+        held.close()  # stopped: what is in work is computed by the next run
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+        held.close()
+        watched.close()
 
 
 @contextmanager
@@ -114,40 +112,27 @@ def _no_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-class ClusterExecutor:
-    """Executor that performs jobs on a Ray cluster; this process claims them and stores rows."""
+def _start_worker(run: "Connection[object, object]") -> None:
+    """Prepare a new process: Ctrl-C is a matter of the run, whose end of the pipe is watched."""
 
-    def __init__(self, store: Store, address: str | None) -> None:
-        self.store = store
-        self.connection: AbstractContextManager[object] = connected(address)
-        self.run = secrets.token_hex(8)
+    def watch() -> None:
+        with suppress(EOFError, OSError):
+            run.recv_bytes()  # nothing is ever sent: it returns when the other end is closed
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(GRACE_S)
+        os._exit(128 + signal.SIGTERM)
 
-    def __enter__(self) -> "ClusterExecutor":
-        self.connection.__enter__()
-        return self
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):  # blocked by the run while it started this process
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    threading.Thread(target=watch, name="watch", daemon=True).start()
 
-    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        self.connection.__exit__(kind, *error)  # type: ignore[arg-type]
 
-    def perform(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, JobResult]]:
-        """Yield each job with its result, as they are done; by then it is stored."""
-        claimed_elsewhere: list[Job] = []
-
-        def claimed() -> Iterator[Job]:
-            for job in jobs:
-                if self.store.claim(job.claim):
-                    yield job
-                else:
-                    claimed_elsewhere.append(job)
-
-        for job, found in run_tasks(partial(perform_remotely, run=self.run), claimed()):
-            if isinstance(found, Lost):
-                why = f"{job.condition.title}: every worker that had it was lost ({found.reason})"
-                result = JobResult(errors=1, notes=[why])
-            else:
-                result, tables = found
-                self.store.merge(tables)
-            self.store.release(job.claim)
-            yield job, result
-        for job in claimed_elsewhere:
-            yield job, JobResult(blocked=job.claim)
+def _work(job: Job) -> Entries:
+    """Perform a job in a worker; SIGTERM leaves it, without a half-written file."""
+    try:
+        with interruptible():
+            return perform(job)
+    except Interrupted as error:
+        os._exit(error.status)

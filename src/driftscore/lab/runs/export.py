@@ -1,86 +1,59 @@
-"""Export rows as a flat table: csv, JSON lines, or parquet if pyarrow is installed."""
+"""Export rows as a flat table: csv, JSON lines, or parquet if pyarrow is installed.
+
+Numbers keep all their digits, which the formats of the command (six decimals) do not.
+"""
 
 import csv
 import importlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 
 from driftscore.errors import UsageError
-from driftscore.files import replacing
-from driftscore.formats._values import cell
+from driftscore.formats import cell
 from driftscore.lab.conditions import Condition, Row, Scoring
+from driftscore.storage.files import replacing
 
-_OWN = (
-    "metric", "value", "n", "failed", "difference", "low", "high", "details", "error", "seconds",
-    "made_at", "versions",
+COLUMNS = (
+    *Condition.__slots__, *Scoring.__slots__, "metric", "value", "n", "failed", "difference", "low",
+    "high", "details", "error", "seconds", "made_at", "versions", "key",
 )  # fmt: skip
 
 
-FlatRow = dict[str, str | int | float | None]
-
-
-def flat_rows(rows: Iterable[Row]) -> Iterator[FlatRow]:
-    """Yield each row as one level of plain values, its key last."""
-    for row in rows:
-        values: FlatRow = {}
-        for part in (row.cell.condition, row.cell.scoring):
-            values |= {name: getattr(part, name) for name in part.__slots__}
-        values |= {name: getattr(row, name) for name in ("metric", "value", "n", "failed")}
-        for name in ("difference", "low", "high"):
-            values[name] = None if row.gain is None else getattr(row.gain, name)
-        values["details"] = json.dumps(dict(row.details), sort_keys=True)
-        values["error"] = row.error
-        values |= {name: getattr(row.stamp, name) for name in ("seconds", "made_at", "versions")}
-        yield values | {"key": row.cell.key}
-
-
-def columns() -> tuple[str, ...]:
-    """Return the names of the columns."""
-    return (*Condition.__slots__, *Scoring.__slots__, *_OWN, "key")
+def flat_row(row: Row) -> dict[str, str | int | float | None]:
+    """Return a row as one level of plain values."""
+    values = asdict(row.cell.condition) | asdict(row.cell.scoring) | asdict(row.stamp) | vars(row)
+    values |= vars(row.gain) if row.gain is not None else {}
+    values["details"] = json.dumps(dict(row.details), sort_keys=True)
+    values["key"] = row.cell.key
+    return {name: values.get(name) for name in COLUMNS}
 
 
 def export(rows: Iterable[Row], path: str | Path) -> int:
     """Write rows in the format that the suffix of `path` names; return how many."""
-    target = Path(path)
-    if target.suffix.lower() not in _WRITERS:
-        known = ", ".join(_WRITERS)
-        raise UsageError(f"Unsupported format {target.suffix!r}: use {known}")
-    table = list(flat_rows(rows))
-    write = _WRITERS[target.suffix.lower()]
+    suffix = Path(path).suffix
+    if suffix.lower() not in (".csv", ".jsonl", ".parquet"):
+        raise UsageError(f"Unsupported format {suffix!r}: use .csv, .jsonl, .parquet")
+    table = [flat_row(row) for row in rows]
     with replacing(path) as partial:
-        write(table, partial)
+        if suffix.lower() == ".parquet":
+            try:
+                arrow = importlib.import_module("pyarrow")
+                parquet = importlib.import_module("pyarrow.parquet")
+            except ImportError as error:
+                raise UsageError(
+                    "Parquet needs pyarrow, which is not installed: pip install pyarrow, "
+                    "or export rows.csv or rows.jsonl"
+                ) from error
+            parquet.write_table(arrow.Table.from_pylist(table), partial)
+            return len(table)
+        with open(partial, "w", encoding="utf-8", errors="backslashreplace", newline="") as handle:
+            if suffix.lower() == ".jsonl":
+                handle.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in table)
+            else:
+                writer = csv.writer(handle, lineterminator="\n")
+                writer.writerow(COLUMNS)
+                for row in table:  # a text must not be run as a formula by a spreadsheet
+                    writer.writerow([cell(v) if isinstance(v, str) else v for v in row.values()])
     return len(table)
-
-
-def _write_csv(table: list[FlatRow], path: Path) -> None:
-    with open(path, "w", encoding="utf-8", errors="backslashreplace", newline="") as handle:
-        writer = csv.DictWriter(handle, columns(), lineterminator="\n")
-        writer.writeheader()
-        # Numbers keep all their digits; a text must not be run as a formula by a spreadsheet.
-        writer.writerows({k: cell(v) if isinstance(v, str) else v for k, v in row.items()}
-                         for row in table)  # fmt: skip
-
-
-def _write_jsonl(table: list[FlatRow], path: Path) -> None:
-    with open(path, "w", encoding="utf-8", errors="backslashreplace") as handle:
-        handle.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in table)
-
-
-def _write_parquet(table: list[FlatRow], path: Path) -> None:
-    try:
-        arrow = importlib.import_module("pyarrow")
-        parquet = importlib.import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise UsageError(
-            "Parquet needs pyarrow, which is not installed: pip install pyarrow, "
-            "or export rows.csv or rows.jsonl"
-        ) from error
-    parquet.write_table(arrow.Table.from_pylist(table), path)
-
-
-_WRITERS: dict[str, Callable[[list[FlatRow], Path], None]] = {
-    ".csv": _write_csv,
-    ".jsonl": _write_jsonl,
-    ".parquet": _write_parquet,
-}

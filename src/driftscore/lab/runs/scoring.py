@@ -1,4 +1,4 @@
-"""From the embeddings of a condition to its rows: heads, scores, metrics, intervals.
+"""From the embeddings of a condition to its rows: banks, heads, scores, metrics, intervals.
 
 A rule is given what it needs: `noise` is 200 excerpts of the noise corpus, `pool` the clean clips
 of the same dataset, `background` the background that was mixed into each clip. A variant is given
@@ -6,28 +6,27 @@ of the same dataset, `background` the background that was mixed into each clip. 
 folds. Rules that use a calibration, and the variant `standardised`, have standardised scores. Where
 a head applies to some clips only (one environment, one fold, one clip), it is compiled
 for each such group.
+
+The banks of an ablation share most of their noisy prompts, whose embeddings the text cache does not
+keep; here they stay in memory (encoding those of 50 labels by `mini` takes 20 s).
 """
 
 import json
 import platform
 import time
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from driftscore.backbones import Backbone
-from driftscore.bank import ClassBank
-from driftscore.calibration import Calibration
+from driftscore.backbones.vectors import VANISHING, Matrix, Scores, Vector
 from driftscore.errors import DriftscoreError, StoreError, UsageError
-from driftscore.head import Head
 from driftscore.lab import metrics
-from driftscore.lab.conditions import COSINE, Cell, Condition, Row, Scoring, Stamp
-from driftscore.lab.runs.banks import bank_for
-from driftscore.lab.runs.drifts import common_share, direction_agreement, drift_cosines
+from driftscore.lab.conditions import COSINE, Cell, Condition, Row, Scoring, Stamp, generator
 from driftscore.lab.runs.embedding import (
     ConditionEmbeddings,
     anchors_name,
@@ -35,25 +34,29 @@ from driftscore.lab.runs.embedding import (
     load_embeddings,
 )
 from driftscore.lab.runs.scorings import needs_of, rule_of, supplied_setting, uses_calibration
-from driftscore.lab.runs.store import Store
+from driftscore.lab.runs.store import ArrayFiles
 from driftscore.lab.runs.truth import Truth
-from driftscore.lab.seeds import generator
-from driftscore.rules import Needs, compile_rule
-from driftscore.settings import DEFAULT_PRESET
-from driftscore.textcache import TextCache
-from driftscore.vectors import Matrix, Scores
+from driftscore.scoring.bank import ClassBank, VanishingDriftWarning, encode_bank
+from driftscore.scoring.calibration import Calibration
+from driftscore.scoring.head import Head
+from driftscore.scoring.rules import NOISY_PROMPTS, Needs, compile_head
+from driftscore.text.cache import TextCache, TextEncoder
+from driftscore.text.presets import DEFAULT_PRESET, load_preset
+from driftscore.text.prompts import compose
 from driftscore.version import __version__
 
+MAX_TEXTS = 100_000  # some 200 MB
+
 Indices = NDArray[np.intp]
-HeadGroup = tuple[Indices, Head]
-"""Clips, and the head that applies to them."""
+
+_texts: dict[tuple[str, str], Vector] = {}  # by model and text
 
 
 @dataclass(frozen=True, eq=False)
 class ConditionData:
     """Everything that is needed to score a condition."""
 
-    store: Store
+    files: ArrayFiles
     condition: Condition
     truth: Truth
     backbone: Backbone
@@ -65,14 +68,37 @@ class ConditionData:
         return np.flatnonzero(self.embeddings.usable)
 
     def bank(self, scoring: Scoring) -> ClassBank:
-        """Return the bank that a scoring compiles."""
-        return bank_for(self.truth.labels, self.backbone, scoring)
+        """Return the bank of a scoring: with noisy prompts only if its rule needs them."""
+        prompts = load_preset().prompts.changed(
+            pack=scoring.pack, direction=scoring.direction, reference=scoring.reference
+        )
+        noisy = bool(needs_of(scoring) & NOISY_PROMPTS)
+        texts = compose(self.truth.labels, prompts, noisy=noisy)
+        with warnings.catch_warnings():
+            # A class whose drift vanishes gets no bonus, which is visible in the report.
+            warnings.simplefilter("ignore", VanishingDriftWarning)
+            encoder = _RememberingEncoder(self.backbone, cache=TextCache(), progress=False)
+            return encode_bank(texts, encoder)
 
     @property
     def clean_embeddings(self) -> ConditionEmbeddings | None:
         """The embeddings of the same clips without noise, if they are stored."""
-        clean, dim = self.condition.without_noise, self.backbone.dim
-        return load_embeddings(self.store, clean, self.truth.ids, dim=dim)
+        return load_embeddings(self.files, self.condition.without_noise, self.truth.ids)
+
+
+class _RememberingEncoder(TextEncoder):
+    """A text encoder that keeps what it encodes for the next bank of the same model."""
+
+    def encode(
+        self, texts: Sequence[str], advance: Callable[[int], None] = lambda count: None
+    ) -> dict[str, Vector]:
+        """Return the embeddings of distinct texts by text."""
+        if len(_texts) > MAX_TEXTS:
+            _texts.clear()
+        new = [text for text in texts if (self.model, text) not in _texts]
+        for text, row in super().encode(new, advance).items():
+            _texts[self.model, text] = row
+        return {text: _texts[self.model, text] for text in texts}
 
 
 def score_condition(data: ConditionData, scorings: Iterable[Scoring]) -> Iterator[Row]:
@@ -101,27 +127,37 @@ def score_condition(data: ConditionData, scorings: Iterable[Scoring]) -> Iterato
 
 def scores_of(data: ConditionData, scoring: Scoring) -> Scores:
     """Return the scores of the usable clips in order, clips x classes."""
-    usable = data.usable
-    scores = np.empty((len(usable), len(data.truth.labels)))
-    position = {int(clip): index for index, clip in enumerate(usable)}
+    scores = np.empty((len(data.truth.ids), len(data.truth.labels)))
     for clips, head in _heads(data, scoring):
-        scores[[position[int(clip)] for clip in clips]] = head.scores(data.embeddings.rows[clips])
-    return scores
+        scores[clips] = head.scores(data.embeddings.rows[clips])
+    return scores[data.usable]
 
 
 def drift_reports(
     data: ConditionData, scorings: Iterable[Scoring]
 ) -> Iterator[tuple[str, dict[str, object]]]:
-    """Yield for each bank of drifts how it compares with the audio (or, clean, with itself)."""
-    for scoring in dict.fromkeys(_bank_only(s) for s in scorings if s.direction):
+    """Yield for each bank of drifts how it compares with the audio (or, clean, with itself).
+
+    `agreement` is the cosine of each class's mean and SVD drift. `common` is |mean_c d_c|^2, the
+    part of the unit drifts d_c that all classes share, which changes no argmax (1: all the same,
+    1 / C: practically unrelated).
+    """
+    banks = [  # the settings of a scoring's bank, without those of its rule
+        replace(scoring, rule="das", variant="", beta=None, anchors=None, anchors_data="")
+        for scoring in scorings
+        if scoring.direction
+    ]
+    for scoring in dict.fromkeys(banks):
         bank = data.bank(scoring)
         if data.condition.clean:
             mean, svd = (data.bank(replace(scoring, direction=d)) for d in ("mean", "svd"))
+            agreement = (mean.drifts.astype(np.float64) * svd.drifts).sum(axis=1)
+            centre = bank.drifts.astype(np.float64).mean(axis=0)
             yield (
                 scoring.key,
                 {
-                    "agreement": direction_agreement(mean.drifts, svd.drifts).tolist(),
-                    "common": common_share(bank.drifts),
+                    "agreement": agreement.tolist(),
+                    "common": float(centre @ centre),
                     "radii": [float(radius) for radius in bank.radii],
                 },
             )
@@ -130,102 +166,83 @@ def drift_reports(
             cosines = drift_cosines(
                 clean.rows[both], data.embeddings.rows[both], data.truth.present[both], bank.drifts
             )
-            found = [None if np.isnan(c) else float(c) for c in cosines]
-            yield scoring.key, {"cosines": found}
+            yield scoring.key, {"cosines": [None if np.isnan(c) else float(c) for c in cosines]}
 
 
-def _bank_only(scoring: Scoring) -> Scoring:
-    """Return the settings of a scoring's bank, without those of its rule."""
-    return replace(scoring, rule="das", variant="", beta=None, anchors=None, anchors_data="")
+def drift_cosines(
+    clean: Matrix, noisy: Matrix, present: NDArray[np.bool_], drifts: Matrix
+) -> NDArray[np.float64]:
+    """Return for each class the cosine of audio and text drift; NaN if either has no direction.
+
+    `clean` and `noisy` are embeddings of the same clips; `present` is which classes each has. The
+    audio drift of a class is the mean of its noisy clips minus that of the same clips, clean.
+    """
+    moved = noisy.astype(np.float64) - clean
+    cosines = np.full(len(drifts), np.nan)
+    for number, (members, drift) in enumerate(zip(present.T, drifts, strict=True)):
+        if members.any():
+            audio = moved[members].mean(axis=0)
+            lengths = np.linalg.norm(audio) * np.linalg.norm(drift)
+            if lengths > VANISHING:
+                cosines[number] = audio @ drift / lengths
+    return cosines
 
 
-def _heads(data: ConditionData, scoring: Scoring) -> Iterator[HeadGroup]:
-    """Yield each head with the clips that it applies to."""
+def _heads(data: ConditionData, scoring: Scoring) -> Iterator[tuple[Indices, Head]]:
+    """Yield clips, and the head that applies to them."""
     needs, supplied = needs_of(scoring), supplied_setting(scoring)
     settings: dict[str, object] = {} if scoring.beta is None else {"beta": scoring.beta}
     if needs & Needs.NOISE:
-        settings["noise"] = _anchor_rows(data, scoring)
-    compiled = _Compiler(data, scoring, settings)
+        name = anchors_name(str(scoring.anchors), scoring.anchors_data, data.condition)
+        settings["noise"] = find_anchors(data.files, name)
+        if settings["noise"] is None:
+            raise UsageError(
+                f"The noise {scoring.anchors} could not be embedded for {scoring.name}"
+            )
+    file, standardised = data.backbone.calibration_file, uses_calibration(scoring)
+    calibration = Calibration.load(file) if file is not None and standardised else None
+    bank = data.bank(scoring)
+
+    def compiled(**supplied: object) -> Head:
+        rule, variant = rule_of(scoring.rule), scoring.variant
+        return compile_head(
+            bank,
+            rule,
+            settings | supplied,
+            backbone=data.backbone,
+            preset=(rule.variant(variant).preset if variant else "") or DEFAULT_PRESET,
+            cache=TextCache(),
+            calibration=calibration,
+            standardised=standardised,
+        )
+
     if needs & Needs.BACKGROUND:
-        yield from _heads_by_clip(data, scoring, compiled)
+        backgrounds = data.embeddings.backgrounds
+        if backgrounds is None:
+            raise UsageError(f"{scoring.name} needs a background, and clean clips have none")
+        for clip in data.usable:
+            yield np.array([clip]), compiled(background=backgrounds[clip : clip + 1])
     elif supplied == "background":
-        for place, clips in _grouped(data.embeddings.environments, data.usable):
-            yield clips, compiled(background=place)
+        for environment, clips in _grouped(data.embeddings.environments, data.usable):
+            yield clips, compiled(background=environment)
     elif supplied == "pool":
         folds = data.truth.folds
         for fold, clips in _grouped(folds, data.usable):
             others = [clip for clip in data.usable if folds[clip] != fold]
             yield clips, compiled(pool=data.embeddings.rows[others])
     elif needs & Needs.POOL:
-        yield data.usable, compiled(pool=_clean_pool(data, scoring))
+        clean = data.clean_embeddings
+        if clean is None:
+            raise UsageError(f"{scoring.name} draws from the clean clips, which are not embedded")
+        yield data.usable, compiled(pool=clean.rows[clean.usable])
     else:
         yield data.usable, compiled()
-
-
-def _heads_by_clip(
-    data: ConditionData, scoring: Scoring, compiled: Callable[..., Head]
-) -> Iterator[HeadGroup]:
-    backgrounds = data.embeddings.backgrounds
-    if backgrounds is None:
-        raise UsageError(f"{scoring.name} needs a background, and clean clips have none")
-    for clip in data.usable:
-        yield np.array([clip]), compiled(background=backgrounds[clip : clip + 1])
-
-
-@dataclass(frozen=True, eq=False)
-class _Compiler:
-    """Compiles the heads of a scoring, which differ by what they are supplied with."""
-
-    data: ConditionData
-    scoring: Scoring
-    settings: dict[str, object]
-
-    def __call__(self, **supplied: object) -> Head:
-        rule, name = rule_of(self.scoring.rule), self.scoring.variant
-        preset = rule.variant(name).preset if name else ""
-        return compile_rule(
-            rule,
-            self.data.bank(self.scoring),
-            self.settings | supplied,
-            backbone=self.data.backbone,
-            preset=preset or DEFAULT_PRESET,
-            cache=TextCache(),
-            calibration=self._calibration(),
-            standardised=uses_calibration(self.scoring),
-        )
-
-    def _calibration(self) -> Calibration | None:
-        """Return the calibration of the backbone, for a scoring that uses it."""
-        file = self.data.backbone.calibration_file
-        if file is None or not uses_calibration(self.scoring):
-            return None
-        return _loaded_calibration(str(file))
-
-
-@lru_cache(maxsize=4)
-def _loaded_calibration(file: str) -> Calibration:
-    return Calibration.load(file)
 
 
 def _grouped(names: Sequence[Hashable], usable: Indices) -> Iterator[tuple[Hashable, Indices]]:
     """Yield each name with its clips, names in order of first appearance."""
     for name in dict.fromkeys(names[clip] for clip in usable):
         yield name, np.array([clip for clip in usable if names[clip] == name])
-
-
-def _anchor_rows(data: ConditionData, scoring: Scoring) -> Matrix:
-    name = anchors_name(str(scoring.anchors), scoring.anchors_data, data.condition)
-    rows = find_anchors(data.store, name, data.backbone.dim)
-    if rows is None:
-        raise UsageError(f"The noise {scoring.anchors} could not be embedded for {scoring.name}")
-    return rows
-
-
-def _clean_pool(data: ConditionData, scoring: Scoring) -> Matrix:
-    clean = data.clean_embeddings
-    if clean is None:
-        raise UsageError(f"{scoring.name} draws from the clean clips, which are not embedded")
-    return clean.rows[clean.usable]
 
 
 def _measured(data: ConditionData, cell: Cell, scores: Scores, cosine: Scores) -> Row:
@@ -235,7 +252,7 @@ def _measured(data: ConditionData, cell: Cell, scores: Scores, cosine: Scores) -
     if truth.multi_label:
         present = truth.present[usable]
         mean = metrics.mean_average_precision(present, scores)
-        data.store.put_arrays("scores", cell.key, {"scores": scores, "clips": usable})
+        data.files.put_arrays("scores", cell.key, {"scores": scores, "clips": usable})
         gain = metrics.precision_interval(present, scores, cosine, rng=rng)
         details: dict[str, float] = {"classes": mean.classes, "left_out": mean.left_out}
         return Row(cell, "mAP", mean.value, n, failed, gain, details)
@@ -254,10 +271,8 @@ def _measured(data: ConditionData, cell: Cell, scores: Scores, cosine: Scores) -
 
 def stamp(seconds: float) -> Stamp:
     """Return when and by which versions a row was made that took so many seconds."""
-    return Stamp(seconds, datetime.now(UTC).isoformat(timespec="seconds"), _versions())
-
-
-@lru_cache(maxsize=1)
-def _versions() -> str:
-    versions = {"driftscore": __version__, "numpy": np.__version__}
-    return json.dumps(versions | {"python": platform.python_version()}, sort_keys=True)
+    versions = {
+        "driftscore": __version__, "numpy": np.__version__, "python": platform.python_version()
+    }  # fmt: skip
+    made_at = datetime.now(UTC).isoformat(timespec="seconds")
+    return Stamp(seconds, made_at, json.dumps(versions, sort_keys=True))

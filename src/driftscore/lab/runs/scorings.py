@@ -6,13 +6,13 @@ reads the drifts; the noise corpus if it is given noise recordings.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
 
-from driftscore import registry
 from driftscore.lab.conditions import Scoring
-from driftscore.rules import KIND, Needs, Rule, find_rule
+from driftscore.scoring.rules import KIND, NOISY_PROMPTS, Needs, Rule, find_rule
+from driftscore.system import plugins as registry
 
 Value = str | int | float
 GridAxes = Mapping[str, Sequence[Value]]
@@ -20,20 +20,22 @@ GridAxes = Mapping[str, Sequence[Value]]
 
 @dataclass(frozen=True)
 class Facts:
-    """Digests of what the names of a grid stand for, and clip counts; empty before the check.
+    """What the names of a grid stand for: digests and counts; empty before the check.
 
-    `data` and `clips` are by "dataset/limit", the others by name.
+    `data`, `clips` and `hours` (of timed datasets) are by "dataset/limit", the others by name;
+    `calibrations` is by backbone, and empty for one that comes without a calibration. `corpora` are
+    the datasets and noises in words, `missing` is what a planned run would lack.
     """
 
-    data: Mapping[str, str] = field(default_factory=dict)
-    noise: Mapping[str, str] = field(default_factory=dict)
-    models: Mapping[str, str] = field(default_factory=dict)
-    packs: Mapping[str, str] = field(default_factory=dict)
-    clips: Mapping[str, int] = field(default_factory=dict)
-    calibrations: Mapping[str, str] = field(default_factory=dict)
-    """By backbone; empty for one that comes without a calibration."""
-    hours: Mapping[str, float] = field(default_factory=dict)
-    """Of timed datasets, by "dataset/limit"."""
+    data: dict[str, str] = field(default_factory=dict)
+    noise: dict[str, str] = field(default_factory=dict)
+    models: dict[str, str] = field(default_factory=dict)
+    packs: dict[str, str] = field(default_factory=dict)
+    clips: dict[str, int] = field(default_factory=dict)
+    calibrations: dict[str, str] = field(default_factory=dict)
+    hours: dict[str, float] = field(default_factory=dict)
+    corpora: dict[str, str] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -55,29 +57,13 @@ def needs_of(scoring: Scoring) -> Needs:
 
 def supplied_setting(scoring: Scoring) -> str:
     """Return the setting that the lab supplies to a variant; empty for the rule itself."""
-    if not scoring.variant:
-        return ""
-    return rule_of(scoring.rule).variant(scoring.variant).setting
+    rule = rule_of(scoring.rule)
+    return rule.variant(scoring.variant).setting if scoring.variant else ""
 
 
 def uses_calibration(scoring: Scoring) -> bool:
     """Return whether a scoring needs the calibration of its backbone."""
     return bool(needs_of(scoring) & Needs.CALIBRATION) or supplied_setting(scoring) == "calibration"
-
-
-def calibrated(scorings: Sequence[Scoring], backbone: str, facts: Facts) -> list[Scoring]:
-    """Return the scorings that apply to a backbone, with the digest of its calibration."""
-    digest = facts.calibrations.get(backbone)
-    return [
-        replace(scoring, calibration=digest or "") if uses_calibration(scoring) else scoring
-        for scoring in scorings
-        if digest != "" or not uses_calibration(scoring)
-    ]
-
-
-def needs_clean_pool(scoring: Scoring) -> bool:
-    """Return whether a scoring draws from the clean clips of the dataset."""
-    return bool(needs_of(scoring) & Needs.POOL) and supplied_setting(scoring) != "pool"
 
 
 def scorings_of(axes: GridAxes, noise: str | None, facts: Facts) -> list[Scoring]:
@@ -86,47 +72,28 @@ def scorings_of(axes: GridAxes, noise: str | None, facts: Facts) -> list[Scoring
     On clean clips a rule that is given noise gets that of each corpus of the grid, and neither
     rules that need a background apply nor variants that are given something of the noisy clips.
     """
-    found: dict[Scoring, None] = {}
-    for name in axes["rules"]:
-        rule, variant = split_name(str(name))
-        found_rule = rule_of(rule)
-        given = found_rule.variant(variant).setting if variant else ""
-        of_noise = found_rule.needs & Needs.BACKGROUND or given in ("background", "pool")
-        if noise is None and of_noise:
+    scorings: dict[Scoring, None] = {}
+    for name in map(str, axes["rules"]):
+        rule_name, variant = split_name(name)
+        rule = rule_of(rule_name)
+        supplied = rule.variant(variant).setting if variant else ""
+        if noise is None and (rule.needs & Needs.BACKGROUND or supplied in ("background", "pool")):
             continue
-        found |= dict.fromkeys(_settings(rule, variant, axes, noise, facts))
-    return list(found)
-
-
-def _settings(
-    name: str, variant: str, axes: GridAxes, noise: str | None, facts: Facts
-) -> list[Scoring]:
-    """Return a rule with every combination of the settings that apply to it."""
-    rule = rule_of(name)
-    drifts = bool(rule.needs & Needs.DRIFTS)
-    corpora = ([noise] if noise else axes["noises"]) if rule.needs & Needs.NOISE else [None]
-    combinations = product(
-        axes["betas"] if "beta" in rule.parameters else [None],
-        axes["packs"] if rule.needs.noisy_prompts else [None],
-        axes["directions"] if drifts else [None],
-        axes["references"] if drifts else [None],
-        corpora,
-    )
-    return [
-        Scoring(
-            name,
-            variant,
-            None if beta is None else float(beta),
-            _text(pack),
-            facts.packs.get(str(pack), ""),
-            _text(direction),
-            _text(reference),
-            _text(corpus),
-            facts.noise.get(str(corpus), ""),
+        drifts = bool(rule.needs & Needs.DRIFTS)
+        corpora = ([noise] if noise else axes["noises"]) if rule.needs & Needs.NOISE else [None]
+        combinations = product(
+            axes["betas"] if "beta" in rule.parameters else [None],
+            axes["packs"] if rule.needs & NOISY_PROMPTS else [None],
+            axes["directions"] if drifts else [None],
+            axes["references"] if drifts else [None],
+            corpora,
         )
-        for beta, pack, direction, reference, corpus in combinations
-    ]
-
-
-def _text(value: Value | None) -> str | None:
-    return None if value is None else str(value)
+        for beta, *texts in combinations:
+            pack, direction, reference, corpus = (None if t is None else str(t) for t in texts)
+            scoring = Scoring(
+                rule_name, variant, None if beta is None else float(beta),
+                pack, facts.packs.get(str(pack), ""), direction, reference,
+                corpus, facts.noise.get(str(corpus), ""),
+            )  # fmt: skip
+            scorings[scoring] = None
+    return list(scorings)

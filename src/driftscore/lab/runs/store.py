@@ -1,209 +1,108 @@
 """Results in one folder: rows in SQLite, embeddings and scores in files named by their key.
 
-    rows.sqlite          see `schema`
+    rows.sqlite          rows (one per cell), failures (one per clip that could not be used), sets
+                         (labels, ids and truth), drifts (per-class alignment), costs, grids
     embeddings/xx/*.npz  clip embeddings of a condition, a few hundred clips per file
     scores/xx/*.npz      every score of a multi-label cell: what its intervals are computed from
+    locks/*.lock         work in progress, each locked by the run that does it
 
-A file is moved into place when it is complete and a row is one short transaction, so a run may be
-killed at any moment, several runs may share a store, and a full disk ends a run with a message.
-Work in progress is claimed by name (see `claims`).
+A file is moved into place when it is complete, and what a job adds to the database is one short
+transaction, so a run may be killed at any moment, several runs may share a store, and a full disk
+ends a run with a message. Only the run itself opens the database (SQLite locks do not work reliably
+on a network folder); its workers use the files (`ArrayFiles`). The system releases the locks of a
+run that ends. Work that is done twice is harmless: files and rows are replaced by equal ones.
 
-What is damaged counts as missing: a file that cannot be read, a row with foreign values, and what
-a damaged database cannot return. `Store.damage` lists what was left out.
-
-SQLite locks do not work reliably on a network folder. On a cluster only the run itself opens the
-database; its workers write the files and keep everything else in memory (`Store.for_worker`), which
-is returned (`drain`) and added to the database by the run (`merge`).
+A damaged file, or a row that cannot be decoded, counts as missing; `Store.damage` lists such rows.
+A database that SQLite cannot read is a `StoreError`.
 """
 
 import hashlib
 import json
 import os
 import sqlite3
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
+import msgspec
 import numpy as np
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
-from driftscore.arrayfile import array_names, read_npz
 from driftscore.errors import FormatError, StoreError, UsageError, WriteError
-from driftscore.files import cache_home, replacing
-from driftscore.lab.conditions import Condition, Row, read_condition
-from driftscore.lab.runs import claims, schema
-from driftscore.lab.runs.records import SqlValue, read_json, read_record, record_of
+from driftscore.lab.conditions import Cell, Condition, Row, Stamp, read_key
+from driftscore.lab.metrics import Interval
+from driftscore.storage.files import cache_home, replacing
+from driftscore.storage.npz import array_names, read_npz
 
 Array = NDArray[np.generic]
 Arrays = Mapping[str, Array]
-Tables = dict[str, list[tuple[SqlValue, ...]]]
-"""What was put into a database, by table."""
 
 _DATABASE = "rows.sqlite"
-_TRIES = 50
-_JSON_TABLES = ("sets", "drifts", "grids")
+_VERSION = 2
 _FILE = "file of the lab's store"
+_Finite = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
+_Count = Annotated[int, msgspec.Meta(ge=0)]
 T = TypeVar("T")
 
 
-class Store:
-    """A folder of results; opening it creates what is missing."""
+class _RowRecord(msgspec.Struct):
+    """A record of the table `rows`; it may come from a damaged file or another program."""
 
-    def __init__(self, home: str | Path | None = None, *, database: str | None = None) -> None:
-        self.home = Path(home).expanduser() if home else default_home()
-        self.damage: dict[str, str] = {}
-        """What was left out because it cannot be used, and why."""
-        path = self.home / _DATABASE
-        self._heartbeat = None if database else claims.Heartbeat(path)
-        try:
-            self.home.mkdir(parents=True, exist_ok=True)
-            if path.exists() and not path.is_file():
-                raise OSError(f"{path.name} is not a regular file")
-            self._db = _opened(database or path, str(self.home))
-        except (sqlite3.Error, OSError, ValueError) as error:
-            raise StoreError(
-                f"The store {self.home} cannot be opened: {error}. Use another folder (--store), "
-                f"or delete its {_DATABASE} and run its grids again"
-            ) from error
+    key: str
+    condition: str
+    metric: str
+    value: Annotated[float, msgspec.Meta(ge=0, le=1)] | None
+    n: _Count
+    failed: _Count
+    difference: _Finite | None
+    low: _Finite | None
+    high: _Finite | None
+    details: str
+    outcomes: bytes | None
+    error: str
+    seconds: _Finite | None
+    made_at: str
+    versions: str
 
-    @staticmethod
-    def for_worker(home: str | Path) -> "Store":
-        """Open a store on another machine: its files, and a database in memory."""
-        if not (Path(home) / _DATABASE).is_file():
-            raise StoreError(
-                f"There is no store at {home}; it must be in a folder that every node has under "
-                "the same name (--store)"
-            )
-        return Store(home, database=":memory:")
 
-    def drain(self) -> Tables:
-        """Return everything that was put into the database: what a worker sends back."""
-        return {
-            table: self._db.execute(schema.selection(table)).fetchall() for table in schema.SENT
-        }
+COLUMNS = {
+    "rows": _RowRecord.__struct_fields__,
+    "failures": ("condition", "clip", "message"),
+    "sets": ("name", "content"),
+    "drifts": ("condition", "scoring", "content"),
+    "costs": ("backbone", "clips", "seconds"),
+    "grids": ("name", "command", "content"),
+}
+"""The columns of each table; a database may have others, which are left as they are."""
 
-    def merge(self, tables: Tables) -> None:
-        """Put values into the database, all or none; equal keys are replaced."""
-        with self._writing() as db:
-            for table, values in tables.items():
-                db.executemany(schema.insertion(table), values)
+_KEYS = {"failures": "condition, clip", "drifts": "condition, scoring"}  # of others: the first one
 
-    def close(self) -> None:
-        """Close the store; it can be opened again."""
-        if self._heartbeat is not None:
-            self._heartbeat.stop()
-        self._db.close()
 
-    def __enter__(self) -> "Store":
-        return self
+@dataclass
+class Entries:
+    """What a job returns: entries of the database, and notes for whoever runs the grid.
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    `failures` are clips that could not be used, with the reason; `values` are JSON values by table
+    (sets, drifts or grids) and name; `costs` are clips and the seconds that embedding them took, by
+    backbone. A job is `lost` if every worker that had it ended.
+    """
 
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """Run one short transaction; an error leaves nothing half done."""
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
-            yield self._db
-            self._db.execute("COMMIT")
-        except sqlite3.Error as error:
-            if self._db.in_transaction:
-                with suppress(sqlite3.Error):  # it ends with the connection in any case
-                    self._db.execute("ROLLBACK")
-            raise StoreError(_write_problem(self.home, error)) from error
+    rows: list[Row] = field(default_factory=list)
+    failures: list[tuple[Condition, str, str]] = field(default_factory=list)
+    values: list[tuple[str, tuple[str, ...], object]] = field(default_factory=list)
+    costs: list[tuple[str, int, float]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    lost: bool = False
 
-    def put_rows(self, rows: Iterable[Row]) -> None:
-        """Store rows; a row of the same cell is replaced."""
-        self.merge({"rows": [record_of(row) for row in rows]})
 
-    def done(self, condition: Condition, *, failed_too: bool = True) -> dict[str, Row]:
-        """Return a condition's rows by key, with or without those that have an error."""
-        query = f"{schema.selection('rows')} WHERE condition = ?"
-        found = self._read("rows", read_record, query, (condition.key,))
-        return {row.cell.key: row for row in found if failed_too or not row.error}
+class ArrayFiles:
+    """The files of a store: arrays by name."""
 
-    def rows(self) -> Iterator[Row]:
-        """Yield all rows in the order of their keys."""
-        found = self._read("rows", read_record, schema.selection("rows"))
-        yield from sorted(found, key=lambda row: row.cell.key)
-
-    def _read(
-        self,
-        table: str,
-        read: Callable[[Sequence[object]], T],
-        query: str,
-        values: Sequence[str] = (),
-    ) -> list[T]:
-        """Return every record of a query that can be read; the others are noted as damage."""
-        found = []
-        try:
-            for number, record in enumerate(self._db.execute(query, values), start=1):
-                try:
-                    found.append(read(record))
-                except FormatError as error:
-                    self.damage[f"{table} {str(record[0])[:400]!r} {number}"] = str(error)
-        except (sqlite3.Error, OverflowError, MemoryError) as error:
-            self.damage[f"table {table}"] = str(error) or type(error).__name__
-        return found
-
-    @property
-    def damage_in_words(self) -> str:
-        """One sentence about what was left out; empty if nothing was."""
-        if not self.damage:
-            return ""
-        what, why = next(iter(self.damage.items()))
-        return (
-            f"{len(self.damage):,} entries of the store {self.home} cannot be used and are left "
-            f"out, the first: {what[:200]} ({why[:200]}). Run the grid again to compute them"
-        )
-
-    def put_failures(self, condition: Condition, failures: Mapping[str, str]) -> None:
-        """Store which clips of a condition could not be used, and why."""
-        self.merge({"failures": [(condition.key, clip, why) for clip, why in failures.items()]})
-
-    def failures(self) -> list[tuple[Condition, str, str]]:
-        """Return every clip that could not be used: condition, clip, reason."""
-        query = f"{schema.selection('failures')} ORDER BY condition, clip"
-        return self._read("failures", _failure, query)
-
-    def put_json(self, table: str, name: Sequence[str], content: object) -> None:
-        """Store a JSON value by its name in `sets`, `drifts` or `grids`."""
-        self.merge({_json_table(table): [(*name, json.dumps(content, sort_keys=True))]})
-
-    def all_json(self, table: str) -> dict[tuple[str, ...], dict[str, object]]:
-        """Return every JSON value of a table by its name."""
-        return dict(self._read(table, _named_json, schema.selection(_json_table(table))))
-
-    def add_cost(self, backbone: str, clips: int, seconds: float) -> None:
-        """Record how long embedding took, for estimates."""
-        self.merge({"costs": [(backbone, clips, seconds)]})
-
-    def clip_costs(self) -> dict[str, float]:
-        """Return the measured seconds per clip on one core, by backbone."""
-        return dict(self._read("costs", _cost, schema.selection("costs")))
-
-    def claim(self, name: str) -> bool:
-        """Return whether this process may work on `name`: no other running process does."""
-        with self._writing() as db:
-            taken = claims.take(db, name)
-        if taken and self._heartbeat is not None:
-            self._heartbeat.start()
-        return taken
-
-    def release(self, name: str) -> None:
-        """Give up a claim."""
-        with self._writing() as db:
-            claims.give_up(db, name)
-
-    def is_claimed(self, name: str) -> bool:
-        """Return whether another running process works on `name`."""
-        try:
-            return claims.is_held(self._db, name)
-        except sqlite3.Error as error:
-            raise StoreError(f"The store {self.home} cannot be read: {error}") from error
+    def __init__(self, home: str | Path) -> None:
+        self.home = Path(home).expanduser()
 
     def path(self, kind: str, name: str) -> Path:
         """Return the file that belongs to a name: `kind` is embeddings or scores."""
@@ -226,78 +125,248 @@ class Store:
         """Return the arrays of a name, or None if there are none that can be read."""
         path = self.path(kind, name)
         try:
-            found = read_npz(path, array_names(path, what=_FILE), what=_FILE)
+            arrays = read_npz(path, array_names(path, what=_FILE), what=_FILE)
         except FormatError:
             return None
-        return found if str(found.pop("name", "")) == name else None
+        return arrays if str(arrays.pop("name", "")) == name else None
+
+
+def open_files(home: str | Path) -> ArrayFiles:
+    """Return the files of a store that exists, for a worker."""
+    if not (Path(home) / _DATABASE).is_file():
+        raise StoreError(
+            f"There is no store at {home}; it must be in a folder that every node has under the "
+            "same name (--store)"
+        )
+    return ArrayFiles(home)
+
+
+class Store(ArrayFiles):
+    """A folder of results; opening it creates what is missing."""
+
+    def __init__(self, home: str | Path | None = None) -> None:
+        super().__init__(home or default_home())
+        self.damage: dict[str, str] = {}
+        """What was left out because it cannot be used, and why."""
+        self._locks: dict[str, FileLock] = {}
+        path = self.home / _DATABASE
+        try:
+            self.home.mkdir(parents=True, exist_ok=True)
+            if path.exists() and not path.is_file():
+                raise OSError(f"{path.name} is not a regular file")
+            self._db = sqlite3.connect(path, timeout=60, isolation_level=None)
+            # Damaged bytes make another text, which is then not that of a row.
+            self._db.text_factory = lambda data: data.decode("utf-8", "replace")
+            try:
+                self._prepare()
+            except BaseException:
+                self._db.close()
+                raise
+        except (sqlite3.Error, OSError, ValueError) as error:
+            raise StoreError(
+                f"The store {self.home} cannot be opened: {error}. Use another folder (--store), "
+                f"or delete its {_DATABASE} and run its grids again"
+            ) from error
+
+    def _prepare(self) -> None:
+        """Create the tables of a new database; refuse one of another version."""
+        db = self._db
+        tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        db.execute("PRAGMA synchronous = NORMAL")
+        if version == _VERSION:
+            return
+        if version or tables:
+            raise StoreError(
+                f"The store {self.home} has version {version}; this driftscore reads version "
+                f"{_VERSION}. Use another folder (--store), and run its grids there"
+            )
+        with db:
+            db.execute("BEGIN IMMEDIATE")
+            for table, columns in COLUMNS.items():
+                names, key = ", ".join(columns), _KEYS.get(table, columns[0])
+                db.execute(f"CREATE TABLE IF NOT EXISTS {table} ({names}, PRIMARY KEY ({key}))")
+            db.execute("CREATE INDEX IF NOT EXISTS rows_condition ON rows (condition)")
+            db.execute(f"PRAGMA user_version = {_VERSION}")
+
+    def close(self) -> None:
+        """Close the store; it can be opened again."""
+        self.release(*self._locks)
+        self._db.close()
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def put(self, entries: Entries) -> None:
+        """Store entries in one transaction; equal keys are replaced, costs are added up."""
+        records: dict[str, list[tuple[object, ...]]] = {
+            "rows": [_record(row) for row in entries.rows],
+            "failures": [(condition.key, *failure) for condition, *failure in entries.failures],
+            "costs": list(entries.costs),
+        }
+        for table, name, content in entries.values:
+            records.setdefault(table, []).append((*name, json.dumps(content, sort_keys=True)))
+        try:
+            with self._db:
+                self._db.execute("BEGIN IMMEDIATE")
+                for table, values in records.items():
+                    names, marks = ", ".join(COLUMNS[table]), ", ".join("?" * len(COLUMNS[table]))
+                    statement = f"INSERT OR REPLACE INTO {table} ({names}) VALUES ({marks})"  # noqa: S608
+                    if table == "costs":
+                        statement += (
+                            " ON CONFLICT (backbone) DO UPDATE SET clips = clips + excluded.clips, "
+                            "seconds = seconds + excluded.seconds"
+                        )
+                    self._db.executemany(statement, values)
+        except sqlite3.OperationalError as error:
+            raise StoreError(
+                f"The store {self.home} cannot be written ({error}); its content is intact. Make "
+                "room on the disk, then run the same command again: it continues from here"
+            ) from error
+        except sqlite3.Error as error:  # "disk image is malformed"
+            raise self._damaged(error) from error
+
+    def put_json(self, table: str, name: Sequence[str], content: object) -> None:
+        """Store a JSON value by its name in `sets`, `drifts` or `grids`."""
+        self.put(Entries(values=[(table, tuple(name), content)]))
+
+    def done(self, condition: Condition) -> dict[str, Row]:
+        """Return a condition's rows by key."""
+        rows = self._read("rows", _row, "WHERE condition = ?", condition.key)
+        return {row.cell.key: row for row in rows}
+
+    def rows(self) -> list[Row]:
+        """Return all rows in the order of their keys."""
+        return sorted(self._read("rows", _row), key=lambda row: row.cell.key)
+
+    def failures(self) -> list[tuple[Condition, str, str]]:
+        """Return every clip that could not be used: condition, clip, reason."""
+        return self._read("failures", _failure, "ORDER BY condition, clip")
+
+    def all_json(self, table: str) -> dict[tuple[str, ...], dict[str, object]]:
+        """Return every JSON value of `sets`, `drifts` or `grids` by its name."""
+        return dict(self._read(table, _named_json))
+
+    def clip_costs(self) -> dict[str, float]:
+        """Return the measured seconds per clip on one core, by backbone."""
+        return dict(self._read("costs", _cost))
+
+    def _read(
+        self, table: str, convert: Callable[[tuple[object, ...]], T], where: str = "", *values: str
+    ) -> list[T]:
+        """Return every record of a table that can be used; the others are noted as damage."""
+        query = f"SELECT {', '.join(COLUMNS[table])} FROM {table} {where}"  # noqa: S608 (our names)
+        try:
+            records = self._db.execute(query, values).fetchall()
+        except (sqlite3.Error, OverflowError, MemoryError) as error:
+            raise self._damaged(error) from error
+        entries = []
+        for number, record in enumerate(records, start=1):
+            try:
+                entries.append(convert(record))
+            except (FormatError, ValueError, RecursionError) as error:
+                self.damage[f"{table} {str(record[0])[:400]!r} {number}"] = str(error)
+        return entries
+
+    def _damaged(self, error: Exception) -> StoreError:
+        return StoreError(
+            f"The store {self.home} cannot be read ({str(error) or type(error).__name__}). If it "
+            f"is damaged, delete its {_DATABASE} and run its grids again: its embeddings are used"
+        )
+
+    @property
+    def damage_in_words(self) -> str:
+        """One sentence about what was left out; empty if nothing was."""
+        if not self.damage:
+            return ""
+        what, why = next(iter(self.damage.items()))
+        return (
+            f"{len(self.damage):,} entries of the store {self.home} cannot be used and are left "
+            f"out, the first: {what[:200]} ({why[:200]}). Run the grid again to compute them"
+        )
+
+    def claim(self, *names: str) -> bool:
+        """Claim names, all or none: return whether neither this run nor another works on any."""
+        claimed: list[str] = []
+        for name in names:
+            digest = hashlib.sha256(name.encode()).hexdigest()
+            lock = FileLock(self.home / "locks" / f"{digest[:32]}.lock")
+            try:
+                Path(lock.lock_file).parent.mkdir(exist_ok=True)
+                if name in self._locks:
+                    raise Timeout(lock.lock_file)
+                lock.acquire(blocking=False)
+            except Timeout:
+                self.release(*claimed)
+                return False
+            except OSError as error:
+                raise StoreError(f"The store {self.home} cannot be written ({error})") from error
+            self._locks[name] = lock
+            claimed.append(name)
+        return True
+
+    def release(self, *names: str) -> None:
+        """Give up claims."""
+        for name in names:
+            lock = self._locks.pop(name)
+            with suppress(OSError):  # while it is locked: who waits for it takes a new file
+                Path(lock.lock_file).unlink()
+            lock.release()
 
 
 def default_home() -> Path:
     """Return the folder of the store: `$DRIFTSCORE_LAB`, or `lab` in the cache folder."""
-    given = os.environ.get("DRIFTSCORE_LAB")
-    return Path(given).expanduser() if given else cache_home() / "lab"
+    return Path(os.environ.get("DRIFTSCORE_LAB") or cache_home() / "lab").expanduser()
 
 
-def _opened(path: str | Path, where: str) -> sqlite3.Connection:
-    """Open the database; the switch to WAL does not wait for other processes, so try again."""
-    for left in range(_TRIES, 0, -1):
-        db = sqlite3.connect(path, timeout=60, isolation_level=None)
-        # Damaged bytes make another text, which is then not that of a row.
-        db.text_factory = lambda data: data.decode("utf-8", "replace")
-        try:
-            db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA synchronous = NORMAL")
-            schema.create(db, where)
-        except sqlite3.OperationalError as error:
-            db.close()
-            if "locked" not in str(error) or left == 1:
-                raise
-            time.sleep(0.1)
-        except BaseException:
-            db.close()
-            raise
-        else:
-            return db
-    raise AssertionError("unreachable")
+def _record(row: Row) -> tuple[object, ...]:
+    """Return a row as a record."""
+    values = vars(row) | vars(row.stamp) | (vars(row.gain) if row.gain else {})
+    values |= {"key": row.cell.key, "condition": row.cell.condition.key}
+    values["details"] = json.dumps(dict(row.details), sort_keys=True)
+    if row.outcomes is not None:
+        values["outcomes"] = row.outcomes.astype("<i2").tobytes()
+    return tuple(values.get(name) for name in COLUMNS["rows"])
 
 
-def _write_problem(home: Path, error: sqlite3.Error) -> str:
-    if not isinstance(error, sqlite3.OperationalError):  # "database disk image is malformed"
-        return (
-            f"The store {home} is damaged ({error}). Save the rows that can be read with "
-            f"`driftscore lab export`, then delete its {_DATABASE} and run its grids again"
-        )
-    return (
-        f"The store {home} cannot be written ({error}); its content is intact. Make room on the "
-        "disk, then run the same command again: it continues from here"
-    )
+def _row(values: tuple[object, ...]) -> Row:
+    """Return the row of a record."""
+    named = dict(zip(COLUMNS["rows"], values, strict=True))
+    record = msgspec.convert(named, _RowRecord, builtin_types=(bytes,))
+    cell = read_key(Cell, record.key)
+    if record.condition != cell.condition.key:
+        raise FormatError("its condition is not that of its key")
+    if not record.error and (not record.metric or record.value is None or not record.n):
+        raise FormatError("it has neither a result nor an error")
+    gain, bounds = None, (record.difference, record.low, record.high)
+    if bounds != (None, None, None):
+        gain = Interval(*msgspec.convert(bounds, tuple[float, float, float]))
+    details = msgspec.json.decode(record.details, type=dict[str, int | float])
+    outcomes = None
+    if record.outcomes is not None:
+        outcomes = np.frombuffer(record.outcomes, "<i2").astype(np.int16)
+    return Row(
+        cell, record.metric, record.value, record.n, record.failed, gain, details, outcomes,
+        record.error, Stamp(record.seconds or 0.0, record.made_at, record.versions),
+    )  # fmt: skip
 
 
-def _failure(record: Sequence[object]) -> tuple[Condition, str, str]:
-    condition, clip, why = record
-    if not (isinstance(condition, str) and isinstance(clip, str) and isinstance(why, str)):
-        raise FormatError("it is not a clip with a reason")
-    return read_condition(condition), clip, why
+def _failure(values: tuple[object, ...]) -> tuple[Condition, str, str]:
+    condition, clip, message = msgspec.convert(values, tuple[str, str, str])
+    return read_key(Condition, condition), clip, message
 
 
-def _named_json(record: Sequence[object]) -> tuple[tuple[str, ...], dict[str, object]]:
-    name = tuple(part for part in record[:-1] if isinstance(part, str))
-    if len(name) != len(record) - 1:
-        raise FormatError("its name is not a text")
-    return name, read_json(record[-1])
+def _named_json(values: tuple[object, ...]) -> tuple[tuple[str, ...], dict[str, object]]:
+    *name, text = msgspec.convert(values, tuple[str, ...])
+    # Names of files that are not UTF-8 have surrogates, which only this JSON accepts.
+    return tuple(name), msgspec.convert(json.loads(text), dict[str, object])
 
 
-def _cost(record: Sequence[object]) -> tuple[str, float]:
-    backbone, clips, seconds = record
-    wrong = FormatError("it is not a number of clips and seconds")
-    if not isinstance(backbone, str) or not isinstance(clips, int) or clips < 1:
-        raise wrong
-    if not isinstance(seconds, int | float) or not 0 <= seconds < 1e12:
-        raise wrong
-    return backbone, seconds / clips
-
-
-def _json_table(name: str) -> str:
-    if name not in _JSON_TABLES:
-        raise UsageError(f"The store has no JSON values in {name!r}")
-    return name
+def _cost(values: tuple[object, ...]) -> tuple[str, float]:
+    clips = Annotated[int, msgspec.Meta(ge=1)]
+    seconds = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+    record = msgspec.convert(values, tuple[str, clips, seconds])
+    return record[0], record[2] / record[1]

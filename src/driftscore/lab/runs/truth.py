@@ -1,39 +1,29 @@
-"""What is true of the clips of a dataset: one class per clip, or a set of classes."""
+"""What is true of the clips of a dataset, and whether stored results fit it.
+
+A clip has one class, or a set of classes. Rows about events have counts by minute and a curve.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from driftscore.backbones.vectors import Scores
 from driftscore.errors import FormatError
+from driftscore.lab.conditions import Row
 from driftscore.lab.corpora.about import Clip
-from driftscore.schema import Check, count, flag, items, table, text
+from driftscore.lab.runs.store import ArrayFiles
 
+METRIC = "event F1"
+"""The metric of rows about events; the report shows them in a section of their own."""
 
-def _name(value: object, key: str) -> None:
-    """Accept any text: names of files that are not UTF-8 have surrogates."""
-    if not isinstance(value, str):
-        text(value, key)
+MinuteCounts = NDArray[np.int64]
+"""Hits, missed events and false alarms of each minute, blocks x 3."""
 
-
-def _fold(value: object, key: str) -> None:
-    if value is not None:
-        _name(value, key)
-
-
-_MANY = 10_000_000
-_CONTENT: Check = table(
-    {
-        "labels": items(_name, fewest=1),
-        "ids": items(_name, fewest=1, most=_MANY),
-        "folds": items(_fold, fewest=1, most=_MANY),
-        "classes": items(items(count), fewest=1, most=_MANY),
-        "multi_label": flag,
-    },
-    open_=True,
-)
+CurveColumns = NDArray[np.float64]
+"""Thresholds, precision, recall and false alarms per hour, 4 x points."""
 
 
 @dataclass(frozen=True)
@@ -55,28 +45,25 @@ class Truth:
             tuple(clip.id for clip in clips),
             tuple(clip.fold for clip in clips),
             tuple(tuple(number[label] for label in clip.labels) for clip in clips),
-            is_multi_label(clips),
+            any(len(clip.labels) != 1 for clip in clips),  # then clips are ranked per class
         )
 
     @staticmethod
     def from_content(content: Mapping[str, object]) -> "Truth":
         """Return the truth that `content` describes; raise `FormatError` if it describes none."""
-        _CONTENT(content, "")
-        fields: dict[str, Any] = dict(content)  # checked: as JSON has it
-        labels, ids, folds = (tuple(fields[name]) for name in ("labels", "ids", "folds"))
-        classes = tuple(tuple(some) for some in fields["classes"])
-        found = Truth(labels, ids, folds, classes, bool(fields["multi_label"]))
-        in_range = all(number < len(labels) for some in classes for number in some)
-        if not in_range or not len(ids) == len(folds) == len(classes):
+        try:
+            truth = msgspec.convert(content, Truth)
+        except ValueError as error:
+            raise FormatError(str(error)) from error
+        clips, labels = len(truth.ids), len(truth.labels)
+        if not clips or not clips == len(truth.folds) == len(truth.classes):
             raise FormatError("the labels, clips and classes of a dataset do not fit together")
-        if not found.multi_label and any(len(some) != 1 for some in classes):
-            raise FormatError("a clip of a dataset with one label per clip has several, or none")
-        return found
-
-    @property
-    def content(self) -> dict[str, object]:
-        """The truth as a value for JSON."""
-        return asdict(self)
+        for classes in truth.classes:
+            if not all(0 <= number < labels for number in classes):
+                raise FormatError("a clip of a dataset has a class that is not one of its labels")
+            if not truth.multi_label and len(classes) != 1:
+                raise FormatError("a clip of a dataset with one label per clip has several or none")
+        return truth
 
     @property
     def present(self) -> NDArray[np.bool_]:
@@ -92,6 +79,36 @@ class Truth:
         return np.array([classes[0] for classes in self.classes], np.int64)
 
 
-def is_multi_label(clips: Sequence[Clip]) -> bool:
-    """Return whether any clip has several labels, or none: then clips are ranked per class."""
-    return any(len(clip.labels) != 1 for clip in clips)
+def find_scores(
+    files: ArrayFiles, row: Row, truth: Truth
+) -> tuple[Scores, NDArray[np.intp]] | None:
+    """Return the scores of a row (clips x classes) and its clips; None if they are not stored."""
+    arrays = files.get_arrays("scores", row.cell.key) or {}
+    scores, clips = arrays.get("scores"), arrays.get("clips")
+    if scores is None or scores.shape != (row.n, len(truth.labels)):
+        return None
+    if clips is None or clips.shape != (row.n,) or clips.max(initial=0) >= len(truth.ids):
+        return None
+    return scores.astype(np.float64), clips.astype(np.intp)
+
+
+def find_detections(files: ArrayFiles, row: Row) -> tuple[MinuteCounts, CurveColumns] | None:
+    """Return what is stored of a row about events; None if nothing is, or of other events."""
+    arrays = files.get_arrays("scores", row.cell.key) or {}
+    blocks, curve = arrays.get("blocks"), arrays.get("curve")
+    if blocks is None or curve is None or blocks[:, :2].sum() != row.n or len(curve) != 4:
+        return None
+    return blocks.astype(np.int64), curve.astype(np.float64)
+
+
+def fits(files: ArrayFiles, row: Row, truth: Truth) -> bool:
+    """Return whether the outcomes, scores or detections of a row are there for all its clips."""
+    if row.metric == METRIC:
+        return find_detections(files, row) is not None
+    if row.n + row.failed != len(truth.ids):
+        return False
+    if row.metric == "mAP":
+        return find_scores(files, row, truth) is not None
+    if row.outcomes is None or row.outcomes.shape != (len(truth.ids),):
+        return False
+    return bool((row.outcomes < len(truth.labels)).all())

@@ -7,325 +7,208 @@ becomes a failure in the store when it is embedded.
 """
 
 import hashlib
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
-from driftscore.audio import windows
-from driftscore.backbones import Backbone, find_family, load_backbone
-from driftscore.calibration import Calibration
+from driftscore.audio.recordings import windows
+from driftscore.backbones import find_family, load_backbone
 from driftscore.errors import DriftscoreError, UsageError, unknown
-from driftscore.lab.conditions import CLEAN, Scoring, canonical
+from driftscore.lab.conditions import CLEAN, Scoring, canonical, generator
 from driftscore.lab.corpora.about import Clip
-from driftscore.lab.corpora.datasets import find_dataset
-from driftscore.lab.corpora.loading import is_generated
+from driftscore.lab.corpora.datasets import Dataset, find_dataset
+from driftscore.lab.corpora.folders import is_generated
 from driftscore.lab.corpora.noises import find_noise
-from driftscore.lab.corpora.noises.drawing import too_short
-from driftscore.lab.corpora.noises.protocol import NoiseRecording
+from driftscore.lab.corpora.noises.protocol import too_short
+from driftscore.lab.corpora.soundscapes.truth import read_soundscape, truth_path
 from driftscore.lab.mixing.loudness import BLOCK_S
 from driftscore.lab.mixing.mixings import find_mixing
-from driftscore.lab.runs.detectors import check_detectable, detection_settings, hours_of
+from driftscore.lab.runs.events import check_detectable, detection_settings
 from driftscore.lab.runs.grid import Block, Grid
-from driftscore.lab.runs.scorings import Facts, rule_of, split_name
-from driftscore.lab.seeds import generator
-from driftscore.prompts import load_pack, words
-from driftscore.settings import DIRECTIONS, REFERENCES
+from driftscore.lab.runs.scorings import Facts, split_name, supplied_setting
+from driftscore.scoring.calibration import Calibration
+from driftscore.text.packs import load_pack
+from driftscore.text.presets import DIRECTIONS, REFERENCES
+from driftscore.text.prompts import words
 
-_READ = 400  # of a larger noise corpus only this many recordings are read beforehand
-_SHOWN = 30
+READ_NOISES = 400
+"""Of a larger noise corpus only this many recordings are read beforehand."""
+
+SHOWN_PROBLEMS = 30
 _RATE = 8_000
 _CHOICES = {"directions": DIRECTIONS, "references": REFERENCES}
-
-Load = Callable[[str], Backbone]
-T = TypeVar("T")
-
-
-def check(grid: Grid, *, load: Load = load_backbone) -> Facts:
-    """Return what the names of a grid stand for, or raise one error that lists every problem."""
-    problems = [problem for block in grid.blocks for problem in _values(block)]
-    checked = _Check(grid, load)
-    problems += checked.problems
-    if problems:
-        raise _cannot_run(grid, problems)
-    return checked.facts
+_NUMBERS = {
+    "snrs": f"An SNR must be a number of dB or {CLEAN!r}",
+    "betas": "A beta must be a number",
+}
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What is known of a grid before it is run: corpora found in words, and what is missing."""
+def check(grid: Grid, *, plan: bool = False) -> Facts:
+    """Return what the names of a grid stand for, or raise one error that lists every problem.
 
-    facts: Facts
-    found: tuple[str, ...]
-    missing: tuple[str, ...]
-
-
-def look_ahead(grid: Grid) -> Plan:
-    """Return what can be counted without models and data, and what a run would lack.
-
-    Names and numbers are checked. No model is loaded and no recording is read; clips are counted
-    in the datasets that are on this machine.
+    For a `plan` no model is loaded and no recording is read; a corpus that is not on this machine
+    is then listed in the facts as missing, and otherwise a problem.
     """
-    problems = [problem for block in grid.blocks for problem in _values(block)]
-    homes = grid.homes
-    finders: Mapping[str, Callable[[str], object]] = {
-        "datasets": lambda name: find_dataset(name, homes.get(name)),
-        "noises": lambda name: find_noise(name, homes.get(name)),
-        "packs": _pack,
-        "backbones": find_family,
-    }
-    for axis, find in finders.items():
-        problems += [p for name in grid.names(axis) for p in _problem(find, name)]
-    if problems:
-        raise _cannot_run(grid, problems)
-    counts: dict[str, int] = {}
-    hours: dict[str, float] = {}
-    found: list[str] = []
-    missing: list[str] = []
-    for title, describe in _descriptions(grid, counts, hours):
-        try:
-            found.append(f"{title}: {describe()}")
-        except DriftscoreError as error:
-            missing.append(str(error))
-    return Plan(
-        Facts(clips=counts, hours=hours), tuple(dict.fromkeys(found)), tuple(dict.fromkeys(missing))
-    )
-
-
-def _descriptions(
-    grid: Grid, counts: dict[str, int], hours: dict[str, float]
-) -> Iterator[tuple[str, Callable[[], str]]]:
-    """Yield the name of each corpus with a function that describes it and counts its clips."""
-
-    def clips_of(name: str, limit: int) -> str:
-        home = grid.homes.get(name)
-        generated = find_dataset(name, home).generated(home)
-        if generated is not None:
-            count = counts[f"{name}/{limit}"] = min(generated.clips, limit or generated.clips)
-            if is_timed(name, home):
-                hours[f"{name}/{limit}"] = generated.hours * count / generated.clips
-            return f"{count:,} clips, generated by the first run"
-        clips = chosen_clips(name, home, limit)
-        counts[f"{name}/{limit}"] = len(clips)
-        labels = {label for clip in clips for label in clip.labels}
-        return f"{len(clips):,} clips of {len(labels):,} labels"
-
-    def noise_of(name: str) -> str:
-        home = grid.homes.get(name)
-        return f"{len(find_noise(name, home).recordings(home)):,} noise recordings"
-
+    facts, problems = Facts(), list[str]()
+    absent = facts.missing if plan else problems
+    labels: dict[str, tuple[str, ...]] = {}
     for block in grid.blocks:
+        problems += check_values(block)
         for name in block.names("datasets"):
-            yield name, partial(clips_of, name, block.limit)
+            with _noted(problems):
+                home, clips = grid.homes.get(name), list[Clip]()
+                dataset = find_dataset(name, home)
+                with _noted(absent):
+                    clips = _note_dataset(name, dataset, home, block.limit, facts, plan=plan)
+                    labels[name] = dataset.labels(home) if clips else ()
+                one_fold = len({clip.fold for clip in clips}) == 1
+                for rule in block.names("rules"):
+                    with _noted(problems):
+                        scoring = Scoring(*split_name(rule))
+                        if dataset.about.timed:
+                            check_detectable(scoring)
+                        if one_fold and supplied_setting(scoring) == "pool":
+                            raise UsageError(
+                                f"{rule} draws from the other folds, and {name} has no folds"
+                            )
+                if dataset.about.timed and any(snr != CLEAN for snr in block.axes["snrs"]):
+                    raise UsageError(f"{name} has its own noise; its only SNR is {CLEAN!r}")
     for name in grid.names("noises"):
-        yield name, partial(noise_of, name)
-
-
-def _cannot_run(grid: Grid, problems: Sequence[str]) -> UsageError:
-    shown = "".join(f"\n  - {problem}" for problem in dict.fromkeys(problems[:_SHOWN]))
-    more = f"\n  and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
-    return UsageError(f"The grid {grid.name} cannot be run:{shown}{more}")
+        with _noted(problems):
+            noise = find_noise(name, grid.homes.get(name))
+            with _noted(absent):
+                recordings = noise.recordings(grid.homes.get(name))
+                step = max(1, len(recordings) // READ_NOISES)
+                for recording in () if plan else recordings[::step]:
+                    with _noted(problems):
+                        _check_noise(recording.file)
+                entries = [(r.id, r.environment, r.avoid, _size(Path(r.file))) for r in recordings]
+                facts.noise[name] = _digest(entries)
+                facts.corpora[name] = f"{name}: {len(recordings):,} noise recordings"
+                blocks = [block for block in grid.blocks if name in block.names("noises")]
+                for dataset_name in dict.fromkeys(d for b in blocks for d in b.names("datasets")):
+                    for label in labels.get(dataset_name, ()) if recordings else ():
+                        if all(recording.contains([label]) for recording in recordings):
+                            problems.append(
+                                f"Every recording of the noise {name} contains {words(label)!r}, a "
+                                f"class of {dataset_name}; add another recording, or leave the "
+                                "class out"
+                            )
+    for name in grid.names("packs"):
+        with _noted(problems):
+            facts.packs[name] = _digest(list(load_pack(name, kind="phrases").texts))
+    for spec in grid.names("backbones"):
+        with _noted(problems):
+            if plan:
+                find_family(spec)
+                continue
+            backbone = load_backbone(spec)
+            facts.models[spec], file = backbone.fingerprint, backbone.calibration_file
+            calibration = None if file is None else Calibration.load(file, backbone)
+            facts.calibrations[spec] = "" if calibration is None else calibration.digest[:16]
+    if problems:
+        distinct = list(dict.fromkeys(problems))
+        shown = "".join(f"\n  - {problem}" for problem in distinct[:SHOWN_PROBLEMS])
+        more = len(distinct) - SHOWN_PROBLEMS
+        more_words = f"\n  and {more} more" if more > 0 else ""
+        raise UsageError(f"The grid {grid.name} cannot be run:{shown}{more_words}")
+    return facts
 
 
 def chosen_clips(dataset: str, home: str | Path | None, limit: int) -> list[Clip]:
     """Return the clips of a dataset; with a limit, a fixed random part of them in their order."""
-    found = find_dataset(dataset, home).clips(home)
-    if not limit or limit >= len(found):
-        return found
-    kept = generator("subset", dataset, limit).permutation(len(found))[:limit]
-    return [found[index] for index in sorted(kept)]
+    clips = find_dataset(dataset, home).clips(home)
+    if not limit or limit >= len(clips):
+        return clips
+    drawn = generator("subset", dataset, limit).permutation(len(clips))[:limit]
+    return [clips[index] for index in sorted(drawn)]
 
 
-def is_timed(dataset: str, home: str | Path | None) -> bool:
-    """Return whether a dataset consists of long recordings with events at known times."""
-    return find_dataset(dataset, home).about.timed
-
-
-def digest(value: object) -> str:
-    """Return a short digest of a JSON value."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
-
-
-def _calibration(backbone: Backbone) -> str:
-    """Return the digest of the calibration that comes with a model; empty if there is none."""
-    file = backbone.calibration_file
-    return Calibration.load(file, backbone).digest[:16] if file is not None else ""
-
-
-def _values(block: Block) -> Iterator[str]:
-    """Yield what is wrong with the values of a block; folders are checked later."""
-    axes = block.axes
+def check_values(block: Block) -> list[str]:
+    """Return what is wrong with the values of a block; corpora and models are not looked for."""
+    axes, problems = block.axes, list[str]()
     for axis in ("datasets", "backbones", "rules", "snrs"):
         if not axes[axis]:
-            yield f"{axis} is empty; name at least one"
-    for snr in axes["snrs"]:
-        if snr != CLEAN and not _is_number(snr):
-            yield f"An SNR must be a number of dB or {CLEAN!r}, got {snr!r}"
+            problems.append(f"{axis} is empty; name at least one")
+    for axis, requirement in _NUMBERS.items():
+        for value in axes[axis]:
+            is_number = isinstance(value, int | float) and abs(value) < 1e300
+            if not is_number and (axis, value) != ("snrs", CLEAN):
+                problems.append(f"{requirement}, got {value!r}")
     if any(snr != CLEAN for snr in axes["snrs"]) and not axes["noises"]:
-        yield "There are SNRs but no noises; name a noise, or use only the SNR 'clean'"
-    for beta in axes["betas"]:
-        if not _is_number(beta):
-            yield f"A beta must be a number, got {beta!r}"
+        problems.append("There are SNRs but no noises; name a noise, or use only the SNR 'clean'")
     for seed in axes["seeds"]:
-        if not isinstance(seed, int) or isinstance(seed, bool):
-            yield f"A seed must be an integer, got {seed!r}"
+        if not isinstance(seed, int) or abs(seed) >= 2**63:
+            problems.append(f"A seed must be an integer, got {seed!r}")
     for axis, choices in _CHOICES.items():
         for value in block.names(axis):
             if value not in choices:
-                yield str(unknown(axis.removesuffix("s"), value, choices))
+                problems.append(str(unknown(axis.removesuffix("s"), value, choices)))
     for name in block.names("mixings"):
-        yield from _problem(find_mixing, name)
+        with _noted(problems):
+            find_mixing(name)
     for name in block.names("rules"):
-        yield from _problem(_check_rule, name)
+        with _noted(problems):
+            supplied_setting(Scoring(*split_name(name)))
+    return problems
 
 
-def _check_rule(name: str) -> None:
-    rule, variant = split_name(name)
-    found = rule_of(rule)
-    if variant:
-        found.variant(variant)
-
-
-def _problem(find: Callable[[str], object], name: str) -> Iterator[str]:
+@contextmanager
+def _noted(problems: list[str]) -> Iterator[None]:
+    """Append an error in the block to some problems."""
     try:
-        find(name)
+        yield
     except DriftscoreError as error:
-        yield str(error)
+        if str(error) not in problems:
+            problems.append(str(error))
 
 
-class _Check:
-    """Looks up everything that a grid names; collects the problems and the facts."""
-
-    def __init__(self, grid: Grid, load: Load) -> None:
-        self.grid = grid
-        self.problems: list[str] = []
-        self.labels: dict[str, tuple[str, ...]] = {}
-        self.recordings: dict[str, Sequence[NoiseRecording]] = {}
-        self.hours: dict[str, float] = {}
-        data, counts = self._datasets()
-        noise = self._all(self._noise, "noises")
-        self._check_contained()
-        packs = self._all(_pack, "packs")
-        models = self._all(lambda spec: load(spec).fingerprint, "backbones")
-        calibrations = self._all(lambda spec: _calibration(load(spec)), "backbones")
-        self.facts = Facts(data, noise, models, packs, counts, calibrations, self.hours)
-
-    def _datasets(self) -> tuple[Mapping[str, str], Mapping[str, int]]:
-        """Return the digest and the number of clips of each dataset and limit."""
-        data: dict[str, str] = {}
-        counts: dict[str, int] = {}
-        for block in self.grid.blocks:
-            for name in block.names("datasets"):
-                clips = self._try(partial(self._clips, limit=block.limit), name)
-                if clips is not None:
-                    key = f"{name}/{block.limit}"
-                    entries = [(c.id, c.labels, c.fold, _size(c.path)) for c in clips]
-                    facts: list[object] = [self.labels[name], entries]
-                    if is_timed(name, self.grid.homes.get(name)):
-                        facts.append(detection_settings())
-                        self.hours[key] = sum(hours_of(clip) for clip in clips)
-                    data[key], counts[key] = digest(facts), len(clips)
-        return data, counts
-
-    def _all(self, find: Callable[[str], str], axis: str) -> dict[str, str]:
-        return {name: self._try(find, name) or "" for name in self.grid.names(axis)}
-
-    def _try(self, find: Callable[[str], T], name: str) -> T | None:
-        """Return what `find` finds, or note the problem."""
-        try:
-            return find(name)
-        except DriftscoreError as error:
-            self.problems.append(str(error))
-            return None
-
-    def _clips(self, name: str, limit: int) -> list[Clip]:
-        home = self.grid.homes.get(name)
-        clips = chosen_clips(name, home, limit)
-        self.labels[name] = find_dataset(name, home).labels(home)
-        if not clips:
-            raise UsageError(f"The dataset {name} has no clips")
-        self._check_folds(name, clips)
-        if is_timed(name, home):
-            self._check_timed(name)
-        return clips
-
-    def _check_timed(self, name: str) -> None:
-        """Raise an error for what cannot be measured on long recordings with events."""
-        for block in self.grid.blocks:
-            if name not in block.names("datasets"):
-                continue
-            if any(snr != CLEAN for snr in block.axes["snrs"]):
-                raise UsageError(f"{name} has its own noise; its only SNR is {CLEAN!r}")
-            for rule in block.names("rules"):
-                check_detectable(Scoring(*split_name(rule)))
-
-    def _check_folds(self, name: str, clips: Sequence[Clip]) -> None:
-        """Raise an error if a rule draws from other folds and the dataset has none."""
-        if len({clip.fold for clip in clips}) > 1:
-            return
-        for block in self.grid.blocks:
-            for rule in block.names("rules") if name in block.names("datasets") else ():
-                if _draws_from_folds(rule):
-                    raise UsageError(f"{rule} draws from the other folds, and {name} has no folds")
-
-    def _noise(self, name: str) -> str:
-        home = self.grid.homes.get(name)
-        listed = find_noise(name, home).recordings(home)
-        self.recordings[name] = listed
-        for recording in listed[:: max(1, len(listed) // _READ)]:
-            if problem := _unusable(recording.file):
-                self.problems.append(problem)
-        entries = [(r.id, r.environment, r.avoid, _size(Path(r.file))) for r in listed]
-        return digest(entries)
-
-    def _check_contained(self) -> None:
-        """Note each class that every recording of a corpus contains."""
-        pairs = {
-            (dataset, noise)
-            for block in self.grid.blocks
-            for dataset in block.names("datasets")
-            for noise in block.names("noises")
-        }
-        for dataset, noise in sorted(pairs):
-            listed = self.recordings.get(noise, ())
-            for label in self.labels.get(dataset, ()) if listed else ():
-                if all(recording.contains([label]) for recording in listed):
-                    self.problems.append(
-                        f"Every recording of the noise {noise} contains {words(label)!r}, a class "
-                        f"of {dataset}; add another recording, or leave the class out"
-                    )
-
-
-def _draws_from_folds(name: str) -> bool:
-    rule, variant = split_name(name)
-    known = [v for v in rule_of(rule).variants if v.name == variant] if variant else []
-    return any(v.setting == "pool" for v in known)
-
-
-def _pack(name: str) -> str:
-    return digest(list(load_pack(name, kind="phrases").texts))
-
-
-def _unusable(file: str) -> str:
-    """Return why a recording cannot be used as noise; only its beginning is read."""
-    if is_generated(file) and not Path(file).exists():
-        return ""
-    try:
-        for window in windows(file, rate=_RATE, seconds=BLOCK_S):
-            if round(window.audio.seconds, 3) < BLOCK_S:
-                return too_short(file, window.audio.seconds)
-            if not window.silent:
-                return ""
-    except DriftscoreError as error:
-        return str(error)
-    return f"{file} is silent: every sample is zero"
+def _digest(value: object) -> str:
+    """Return a short digest of a JSON value."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
 
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.is_file() else 0
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+def _note_dataset(
+    name: str, dataset: Dataset, home: str | None, limit: int, facts: Facts, *, plan: bool
+) -> list[Clip]:
+    """Note the digest, the number of clips and the hours of a dataset; return its clips.
+
+    A plan does not generate a dataset that is not there yet: it has no clips then.
+    """
+    key, timed = f"{name}/{limit}", dataset.about.timed
+    generated = dataset.generated(home) if plan else None
+    if generated is not None:
+        facts.clips[key] = min(generated.clips, limit or generated.clips)
+        if timed:
+            facts.hours[key] = generated.hours * facts.clips[key] / generated.clips
+        facts.corpora[key] = f"{name}: {facts.clips[key]:,} clips, generated by the first run"
+        return []
+    clips = chosen_clips(name, home, limit)
+    if not clips:
+        raise UsageError(f"The dataset {name} has no clips")
+    content: list[object] = [dataset.labels(home)]
+    content.append([(c.id, c.labels, c.fold, _size(c.path)) for c in clips])
+    if timed:
+        content.append(detection_settings())
+        seconds = [read_soundscape(truth_path(clip.path)).seconds for clip in clips]
+        facts.hours[key] = sum(seconds) / 3600
+    facts.data[key], facts.clips[key] = _digest(content), len(clips)
+    labels = {label for clip in clips for label in clip.labels}
+    facts.corpora[key] = f"{name}: {len(clips):,} clips of {len(labels):,} labels"
+    return clips
+
+
+def _check_noise(file: str) -> None:
+    """Raise an error for a recording that cannot be used as noise; only its beginning is read."""
+    if is_generated(file) and not Path(file).exists():
+        return
+    for window in windows(file, rate=_RATE, seconds=BLOCK_S):
+        if round(window.end_s - window.start_s, 3) < BLOCK_S:
+            raise UsageError(too_short(file, window.end_s - window.start_s))
+        if window.samples.any():
+            return
+    raise UsageError(f"{file} is silent: every sample is zero")

@@ -1,13 +1,21 @@
 """Where a listener reports to, one file per output."""
 
 import threading
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
-from driftscore.live.outputs.protocol import Output
-from driftscore.live.records import EventRecord, LevelRecord, SourceStatus
-from driftscore.watchlist import WatchList
+from driftscore.decisions.records import LiveReport
 
-__all__ = ["Output", "Outputs"]
+
+class Output(Protocol):
+    """Where events, levels and states go; called from the threads of sources, one at a time."""
+
+    def send(self, report: LiveReport) -> None:
+        """Take an event that ended, also a rejected one, a level, or what a source does."""
+
+    def close(self) -> int | None:
+        """Write what is left, stop, and return how many events could not be delivered."""
 
 
 class Outputs:
@@ -15,33 +23,24 @@ class Outputs:
 
     def __init__(self, outputs: Sequence[Output], notify: Callable[[str], None]) -> None:
         self._outputs = list(outputs)
-        self._notify = notify
-        self._failed: set[str] = set()
+        self.notify = notify
+        """Shows a message to people."""
+        self.undelivered = 0
+        """Events that an output could not deliver, counted when it is closed."""
+        self._failures: set[str] = set()
         self._lock = threading.Lock()
 
-    def words(self, source: str, watch: WatchList) -> None:
-        """Pass on the labels of a source."""
-        self._each(lambda output: output.words(source, watch))
-
-    def event(self, record: EventRecord) -> None:
-        """Pass on an event."""
-        self._each(lambda output: output.event(record))
-
-    def active(self, source: str, labels: Set[str]) -> None:
-        """Pass on the labels that are present."""
-        self._each(lambda output: output.active(source, labels))
-
-    def level(self, record: LevelRecord) -> None:
-        """Pass on a level."""
-        self._each(lambda output: output.level(record))
-
-    def status(self, status: SourceStatus) -> None:
-        """Pass on the status of a source."""
-        self._each(lambda output: output.status(status))
+    def send(self, report: LiveReport) -> None:
+        """Pass on a report."""
+        self._each(lambda output: output.send(report))
 
     def close(self) -> None:
         """Close all of them."""
-        self._each(lambda output: output.close())
+
+        def close(output: Output) -> None:
+            self.undelivered += output.close() or 0
+
+        self._each(close)
 
     def _each(self, call: Callable[[Output], None]) -> None:
         with self._lock:
@@ -50,6 +49,20 @@ class Outputs:
                     call(output)
                 except Exception as error:
                     what = f"{type(output).__name__}: {error}"
-                    if what not in self._failed and len(self._failed) < 100:
-                        self._notify(f"error: an output failed: {what}")
-                    self._failed.add(what)
+                    if what not in self._failures and len(self._failures) < 100:
+                        self.notify(f"error: an output failed: {what}")
+                    self._failures.add(what)
+
+
+@dataclass(frozen=True)
+class SourceView:
+    """What a source does now, for a display."""
+
+    name: str
+    online: bool
+    why: str
+    level_db: float | None
+    current: Sequence[tuple[str, float]] = ()
+    active: frozenset[str] = frozenset()
+    dropped_s: float = 0.0
+    seconds: float = 0.0

@@ -1,47 +1,37 @@
 """Events, levels and states as lines of JSON, each with its `kind`; stdout or a file."""
 
 import json
-from collections.abc import Set
 from typing import IO
 
-from driftscore.live.records import EventRecord, JsonFields, LevelRecord, SourceStatus
-from driftscore.watchlist import WatchList
+from driftscore.decisions.records import LevelReport, LiveReport, Present, StoredEvent, Words
 
 
 class JsonLines:
-    """Writes each record at once; with `rejected` also events that are not reported."""
+    """Writes each report at once; with `rejected` also events that are not reported."""
 
     def __init__(self, stream: IO[str], *, rejected: bool = False, owned: bool = False) -> None:
         self._stream = stream
         self._rejected = rejected
         self._owned = owned
 
-    def words(self, source: str, watch: WatchList) -> None:
-        """Write the labels that a source is searched for."""
-        self._write("words", {"source": source, "words": ", ".join(watch.names)})
-
-    def event(self, record: EventRecord) -> None:
-        """Write an event."""
-        if self._rejected or not record.event.rejected:
-            self._write("event", record.fields())
-
-    def active(self, source: str, labels: Set[str]) -> None:
-        """Write nothing: the event follows."""
-
-    def level(self, record: LevelRecord) -> None:
-        """Write a level."""
-        self._write("level", record.fields())
-
-    def status(self, status: SourceStatus) -> None:
-        """Write whether a source gives audio."""
-        self._write("status", status.fields())
+    def send(self, report: LiveReport) -> None:
+        """Write a line; labels that are present have none, since the event follows."""
+        if isinstance(report, Present):
+            return
+        if isinstance(report, StoredEvent):
+            if report.rejected and not self._rejected:
+                return
+            kind, fields = "event", report.fields()
+        elif isinstance(report, Words):
+            kind, fields = "words", {"source": report.source, "words": report.text}
+        else:
+            kind = "level" if isinstance(report, LevelReport) else "status"
+            fields = dict(vars(report))
+        self._stream.write(json.dumps({"kind": kind, **fields}, ensure_ascii=False) + "\n")
+        self._stream.flush()
 
     def close(self) -> None:
         """Close the file, unless it is stdout."""
         self._stream.flush()
         if self._owned:
             self._stream.close()
-
-    def _write(self, kind: str, fields: JsonFields) -> None:
-        self._stream.write(json.dumps({"kind": kind, **fields}, ensure_ascii=False) + "\n")
-        self._stream.flush()

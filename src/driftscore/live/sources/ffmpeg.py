@@ -15,9 +15,8 @@ from functools import cache
 from typing import IO
 
 from driftscore.errors import MissingExtraError
-from driftscore.live.blocks import AudioBlock
+from driftscore.live.blocks import STALL_S, AudioBlock, SourceError
 from driftscore.live.sources.pipes import Pipe, RawFormat, raw_blocks
-from driftscore.live.sources.protocol import STALL_S, SourceError
 
 RATE = 32_000
 """What ffmpeg resamples to: the bandwidth of most models."""
@@ -32,9 +31,9 @@ class FfmpegInput:
     waits = False
     endless = True
 
-    def __init__(self, url: str, *, stall_s: float = STALL_S) -> None:
+    def __init__(self, url: str, *, open_s: float = OPEN_S) -> None:
         self._url = url
-        self._stall_s = stall_s
+        self._open_s = open_s
         self._audio_only = True
         self._raw = RawFormat("s16le", RATE, 1)
 
@@ -46,41 +45,28 @@ class FfmpegInput:
         """Run ffmpeg and yield what it decodes."""
         if shutil.which("ffmpeg") is None:
             raise MissingExtraError(f"Reading {self.describe()}", command="apt install ffmpeg")
-        arguments = command(self._url, audio_only=self._audio_only, major=ffmpeg_major())
+        audio_only = self._audio_only
+        arguments = command(self._url, audio_only=audio_only, major=ffmpeg_major())
         with tempfile.TemporaryFile() as errors:
             process = subprocess.Popen(
                 arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
             )
-            started = False
+            assert process.stdout is not None  # noqa: S101 (it is a pipe)
+            limit = f"within {self._open_s:g} s"
             try:
-                for block in self._read(process, stop):
-                    started = True
+                pipe = Pipe(process.stdout.fileno(), stop)
+                self._audio_only = not self._audio_only  # for the next time, if nothing comes
+                for block in raw_blocks(pipe, self._raw, self._open_s):
+                    if block is None:
+                        raise SourceError(f"{self.describe()} gives no audio {limit}")
+                    self._audio_only, limit = audio_only, f"for {STALL_S:g} s"
                     yield block
             finally:
                 process.kill()
                 process.wait()
-                if process.stdout is not None:
-                    process.stdout.close()
+                process.stdout.close()
             if not stop.is_set():
-                self._audio_only = self._audio_only if started else not self._audio_only
                 raise SourceError(f"{self.describe()} has ended{last_line(errors, self._url)}")
-
-    def _read(
-        self, process: "subprocess.Popen[bytes]", stop: threading.Event
-    ) -> Iterator[AudioBlock]:
-        assert process.stdout is not None  # noqa: S101 (it is a pipe)
-        pipe = Pipe(process.stdout.fileno(), stop)
-        first = pipe.read(self._raw.frame, OPEN_S)
-        if first is None:
-            self._audio_only = not self._audio_only
-            raise SourceError(f"{self.describe()} gives no audio within {OPEN_S:g} s")
-        rest = pipe.exactly(-len(first) % self._raw.frame, OPEN_S)
-        if first:
-            yield self._raw.block(first + rest)
-        for block in raw_blocks(pipe, self._raw, self._stall_s):
-            if block is None:
-                raise SourceError(f"{self.describe()} gives no audio for {self._stall_s:g} s")
-            yield block
 
 
 def command(url: str, *, audio_only: bool, major: int) -> list[str]:
@@ -102,8 +88,8 @@ def command(url: str, *, audio_only: bool, major: int) -> list[str]:
 def ffmpeg_major() -> int:
     """Return the major version of the ffmpeg that is installed; builds of git count as new."""
     done = subprocess.run(["ffmpeg", "-version"], capture_output=True, text=True, check=False)
-    found = re.match(r"ffmpeg version n?(\d+)\.", done.stdout)
-    return int(found[1]) if found else 99
+    match = re.match(r"ffmpeg version n?(\d+)\.", done.stdout)
+    return int(match[1]) if match else 99
 
 
 def without_password(url: str) -> str:

@@ -5,20 +5,17 @@ their name. Unplugging one raises no error: when the callback has not been calle
 device is given up, and opened again by the reader.
 """
 
-import queue
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from driftscore.errors import MissingExtraError
-from driftscore.live.blocks import AudioBlock
-from driftscore.live.sources.protocol import BLOCK_S, STALL_S, SourceError
+from driftscore.live.blocks import BLOCK_S, STALL_S, AudioBlock, BlockQueue, SourceError
 
-_QUEUE = 100  # blocks between the callback and the reader
+_QUEUE_S = 10.0  # audio between the callback and the reader
 _STOP_S = 0.2
 
 
@@ -38,34 +35,40 @@ class Microphone:
 
     def blocks(self, stop: threading.Event) -> Iterator[AudioBlock]:
         """Open the device and yield its audio; raise when the callback is not called any more."""
-        sound = _library()
-        taken: queue.Queue[AudioBlock] = queue.Queue(_QUEUE)
+        try:
+            import sounddevice as sound
+        except ImportError as error:
+            raise MissingExtraError("A microphone", "live") from error
+        except OSError as error:  # PortAudio is a library of the system
+            command = "apt install libportaudio2 (PortAudio)"
+            raise MissingExtraError("A microphone", command=command) from error
+        recorded = BlockQueue(_QUEUE_S)
+
+        def callback(data: Any, frames: int, when: object, status: object) -> None:
+            """Take a block from PortAudio; this must not wait."""
+            samples = np.array(data[:, 0], np.float32)
+            block = AudioBlock(samples, rate, time.monotonic() - frames / rate)
+            recorded.put(block, stop, wait=False)
+
         try:
             number, rate = self._device(sound)
             with sound.InputStream(
                 device=number, samplerate=rate, channels=1, dtype="float32",
-                blocksize=round(rate * BLOCK_S), callback=_callback(taken, rate),
+                blocksize=round(rate * BLOCK_S), callback=callback,
             ):  # fmt: skip
-                yield from self._taken(taken, stop)
+                last = time.monotonic()
+                while not stop.is_set():
+                    block = recorded.get(min(_STOP_S, self._stall_s))
+                    if block is not None:
+                        last = time.monotonic()
+                        yield block
+                    elif time.monotonic() - last > self._stall_s:
+                        raise SourceError(
+                            f"{self.describe()} gives no audio for {self._stall_s:g} s; "
+                            "is it unplugged?"
+                        )
         except sound.PortAudioError as error:
             raise SourceError(f"{self.describe()} cannot be used: {error}") from error
-
-    def _taken(
-        self, taken: "queue.Queue[AudioBlock]", stop: threading.Event
-    ) -> Iterator[AudioBlock]:
-        last = time.monotonic()
-        while not stop.is_set():
-            try:
-                block = taken.get(timeout=_STOP_S)
-            except queue.Empty:
-                if time.monotonic() - last > self._stall_s:
-                    raise SourceError(
-                        f"{self.describe()} gives no audio for {self._stall_s:g} s; "
-                        "is it unplugged?"
-                    ) from None
-                continue
-            last = time.monotonic()
-            yield block
 
     def _device(self, sound: Any) -> tuple[int, int]:
         """Return the number of the device now, and its own rate."""
@@ -81,39 +84,10 @@ class Microphone:
             number = sound.default.device[0]
             fitting = [(n, d) for n, d in devices if n == number] or devices[:1]
         else:
-            wanted = self._name.lower()
-            fitting = [(n, d) for n, d in devices if wanted in d["name"].lower()]
+            part = self._name.lower()
+            fitting = [(n, d) for n, d in devices if part in d["name"].lower()]
         if not fitting:
             names = ", ".join(repr(d["name"]) for _, d in devices) or "none at all"
             raise SourceError(f"{self.describe()} is not there; devices: {names}")
         number, device = fitting[0]
         return number, round(device["default_samplerate"])
-
-
-def _library() -> Any:
-    try:
-        import sounddevice
-    except ImportError as error:
-        raise MissingExtraError("A microphone", "live") from error
-    except OSError as error:  # PortAudio is a library of the system
-        raise MissingExtraError(
-            "A microphone", command="apt install libportaudio2 (PortAudio)"
-        ) from error
-    return sounddevice
-
-
-def _callback(taken: "queue.Queue[AudioBlock]", rate: int) -> Any:
-    """Return the function that PortAudio calls with each block; it must not wait."""
-
-    def callback(data: Any, frames: int, when: object, status: object) -> None:
-        samples = np.array(data[:, 0], np.float32)
-        block = AudioBlock(samples, rate, time.monotonic() - frames / rate)
-        while True:
-            try:
-                taken.put_nowait(block)
-                return
-            except queue.Full:
-                with suppress(queue.Empty):
-                    taken.get_nowait()
-
-    return callback

@@ -7,10 +7,9 @@ import threading
 import time
 from collections.abc import Iterator
 
-from driftscore.decoding import decoded
+from driftscore.audio.decoding import decoded
 from driftscore.errors import UsageError
-from driftscore.live.blocks import AudioBlock
-from driftscore.live.sources.protocol import BLOCK_S
+from driftscore.live.blocks import BLOCK_S, AudioBlock
 
 
 class PlayedFile:

@@ -49,10 +49,9 @@ export const get = async (path) => (await request(path)).json();
 export const post = async (path, json) => (await request(path, { method: "POST", json })).json();
 export const bytes = async (path) => (await request(path)).arrayBuffer();
 
-export async function upload(blob, name) {
-  const path = `/page/clips?name=${encodeURIComponent(name)}`;
+export async function upload(blob) {
   const headers = { "Content-Type": "application/octet-stream" };
-  return (await request(path, { method: "POST", body: blob, headers })).json();
+  return (await request("/page/clips", { method: "POST", body: blob, headers })).json();
 }
 
 // Runs one call at a time and, when it is done, only the newest of those that came meanwhile: a

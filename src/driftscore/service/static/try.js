@@ -150,7 +150,7 @@ export function Try({ about, link, hidden }) {
     }
     setBusy(true);
     try {
-      const found = await upload(blob, name);
+      const found = await upload(blob);
       dropRanking();
       dropSweep();
       dropOverview();
@@ -180,7 +180,7 @@ export function Try({ about, link, hidden }) {
   const takeNoise = async (file) => {
     setProblem((old) => ({ ...old, noise: "" }));
     try {
-      const found = await upload(file, file.name);
+      const found = await upload(file);
       setOwn({ id: found.id, name: file.name });
       setNoise("own");
     } catch (error) {

@@ -7,20 +7,18 @@ which is read as `folder`.
 
 from pathlib import Path
 
-from driftscore import registry
-from driftscore.lab.corpora.datasets.protocol import Dataset, describe_dataset
-from driftscore.lab.corpora.places import find_plugin
+from driftscore.lab.corpora.datasets.protocol import Dataset
+from driftscore.lab.corpora.folders import find_plugin
+from driftscore.system import plugins
 
-KIND = registry.Kind("dataset", __name__, "clips")
-OWN = "folder"
-"""The dataset that reads a user's own clips."""
+KIND = plugins.Kind("dataset", __name__, "clips")
 
 __all__ = ["Dataset", "dataset_names", "find_dataset"]
 
 
 def dataset_names() -> tuple[str, ...]:
     """Return the names of all datasets."""
-    return registry.names(KIND)
+    return plugins.names(KIND)
 
 
 def find_dataset(name: str, home: str | Path | None = None) -> Dataset:
@@ -28,4 +26,5 @@ def find_dataset(name: str, home: str | Path | None = None) -> Dataset:
 
     An unknown name without a home is an error that offers the nearest.
     """
-    return describe_dataset(name, find_plugin(KIND, name, home, own=OWN))
+    functions = ("clips", "labels")
+    return Dataset(name, find_plugin(KIND, name, home, own="folder", functions=functions))

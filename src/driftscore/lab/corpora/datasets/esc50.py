@@ -4,10 +4,8 @@ audio/{fold}-{source}-{take}-{target}.wav    44.1 kHz, padded with silence
 meta/esc50.csv                               filename, fold, target, category, ...
 """
 
-from pathlib import Path
-
-from driftscore.lab.corpora.about import About, Clip, Remote
-from driftscore.lab.corpora.folders import absent, require, root, rows
+from driftscore.lab.corpora.about import About, Remote
+from driftscore.lab.corpora.datasets.protocol import ClassTable
 
 _COMMIT = "33c8ce9eb2cf0b1c2f8bcf322eb349b6be34dbb6"
 ABOUT = About(
@@ -24,37 +22,5 @@ ABOUT = About(
         ),
     ),
 )
-_META = "meta/esc50.csv"
-
-
-def clips(home: str | Path) -> list[Clip]:
-    """Return the clips in the order of the table."""
-    require(ABOUT, home, missing(home))
-    place = root(home, _META)
-    return [
-        Clip(
-            place / "audio" / row["filename"],
-            (row["category"],),
-            row["fold"],
-            row["filename"].removesuffix(".wav"),
-        )
-        for row in _table(place)
-    ]
-
-
-def labels(home: str | Path) -> tuple[str, ...]:
-    """Return the categories in the order of their official numbers."""
-    table = _table(root(home, _META))
-    return tuple(name for _, name in sorted({(int(r["target"]), r["category"]) for r in table}))
-
-
-def missing(home: str | Path) -> list[str]:
-    """Return everything that the folder lacks."""
-    place = root(home, _META)
-    if lacking := absent(place, [_META, "audio"]):
-        return lacking
-    return absent(place, [f"audio/{row['filename']}" for row in _table(place)])
-
-
-def _table(place: Path) -> list[dict[str, str]]:
-    return rows(place / _META, ["filename", "fold", "target", "category"])
+_TABLE = ClassTable("meta/esc50.csv", "audio/{filename}", "filename", "category", "target")
+clips, labels, missing = _TABLE.clips, _TABLE.labels, _TABLE.missing

@@ -10,10 +10,9 @@ labels.csv, sub-folders are not read.
 import re
 from pathlib import Path
 
-from driftscore.audio import SUFFIXES
 from driftscore.errors import FormatError
 from driftscore.lab.corpora.about import About, Clip
-from driftscore.lab.corpora.folders import absent, require, rows
+from driftscore.lab.corpora.folders import absent, rows, sounds
 
 ABOUT = About(
     title="Your folder", page="", licence="your own", citation="your own", multi_label=True
@@ -21,60 +20,43 @@ ABOUT = About(
 _TABLE = "labels.csv"
 
 
-def clips(home: str | Path) -> list[Clip]:
+def clips(home: Path) -> list[Clip]:
     """Return the clips in the order of the table, or sorted by label and name."""
-    require(ABOUT, home, missing(home))
     table = _table(home)
     if table is None:
-        folder = Path(home).expanduser()
-        return [
-            Clip(path, (path.relative_to(folder).parts[0],), None, _id(path, folder))
-            for path in _sounds(folder)
-        ]
-    return [
-        Clip(table.parent / row["file"], _labels(row, table), row.get("fold") or None, row["file"])
-        for row in _rows(table)
-    ]
+        names = [path.relative_to(home) for path in sounds(home, "*/**/*")]
+        return [Clip(home / n, (n.parts[0],), None, n.as_posix()) for n in names]
+    listed = []
+    for row in _rows(table):
+        file = row["file"]
+        names_of_clip = tuple(n.strip() for n in re.split("[;,]", row["labels"]) if n.strip())
+        if not names_of_clip:
+            raise FormatError(f"{table}: {file} has no label")
+        listed.append(Clip(table.parent / file, names_of_clip, row.get("fold") or None, file))
+    return listed
 
 
-def labels(home: str | Path) -> tuple[str, ...]:
+def labels(home: Path) -> tuple[str, ...]:
     """Return all labels in alphabetical order."""
     return tuple(sorted({label for clip in clips(home) for label in clip.labels}))
 
 
-def missing(home: str | Path) -> list[str]:
+def missing(home: Path) -> list[str]:
     """Return everything that the folder lacks."""
-    folder, table = Path(home).expanduser(), _table(home)
-    if table is not None:
+    if (table := _table(home)) is not None:
         return absent(table.parent, [row["file"] for row in _rows(table)])
-    return [] if _sounds(folder) else [f"{_TABLE}, or sound files in one sub-folder per label"]
+    if sounds(home, "*/**/*"):
+        return []
+    return [f"{_TABLE}, or sound files in one sub-folder per label"]
 
 
-def _table(home: str | Path) -> Path | None:
-    given = Path(home).expanduser()
-    if given.suffix == ".csv" and given.is_file():
-        return given
-    return given / _TABLE if (given / _TABLE).is_file() else None
+def _table(home: Path) -> Path | None:
+    table = home if home.suffix == ".csv" else home / _TABLE
+    return table if table.is_file() else None
 
 
 def _rows(table: Path) -> list[dict[str, str]]:
     """Return the rows of a table, with their labels in the column `labels`."""
-    found = rows(table, ["file"])
-    column = "label" if found and "label" in found[0] and "labels" not in found[0] else "labels"
+    listed = rows(table, ["file"])
+    column = "label" if listed and "label" in listed[0] and "labels" not in listed[0] else "labels"
     return [{**row, "labels": row[column]} for row in rows(table, ["file", column])]
-
-
-def _sounds(folder: Path) -> list[Path]:
-    inside = sorted(folder.glob("*/**/*")) if folder.is_dir() else []
-    return [path for path in inside if path.suffix.lower() in SUFFIXES and path.is_file()]
-
-
-def _id(path: Path, folder: Path) -> str:
-    return path.relative_to(folder).as_posix()
-
-
-def _labels(row: dict[str, str], table: Path) -> tuple[str, ...]:
-    found = tuple(part.strip() for part in re.split("[;,]", row["labels"]) if part.strip())
-    if not found:
-        raise FormatError(f"{table}: {row['file']} has no label")
-    return found

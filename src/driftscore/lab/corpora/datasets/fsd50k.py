@@ -5,12 +5,11 @@ FSD50K.ground_truth/eval.csv          fname, labels (comma-separated, parents in
 FSD50K.ground_truth/vocabulary.csv    index, label, mid; no header
 """
 
-import csv
 from pathlib import Path
 
 from driftscore.errors import FormatError
 from driftscore.lab.corpora.about import About, Clip, zenodo
-from driftscore.lab.corpora.folders import absent, require, root, rows
+from driftscore.lab.corpora.folders import absent, root, rows
 
 ABOUT = About(
     title="FSD50K (eval)",
@@ -33,40 +32,33 @@ _VOCABULARY = "FSD50K.ground_truth/vocabulary.csv"
 _AUDIO = "FSD50K.eval_audio"
 
 
-def clips(home: str | Path) -> list[Clip]:
+def clips(home: Path) -> list[Clip]:
     """Return the clips in the order of the table."""
-    require(ABOUT, home, missing(home))
-    place = root(home, _TRUTH)
-    found = [
-        Clip(place / _AUDIO / f"{row['fname']}.wav", _labels(row), None, row["fname"])
-        for row in _table(place)
-    ]
-    known = set(labels(home))
-    if unlisted := sorted({label for clip in found for label in clip.labels} - known):
+    folder = root(home, _TRUTH)
+    listed = []
+    for row in _table(folder):
+        names = tuple(label for label in row["labels"].split(",") if label)
+        listed.append(Clip(folder / _AUDIO / f"{row['fname']}.wav", names, None, row["fname"]))
+    unlisted = {label for clip in listed for label in clip.labels}.difference(labels(home))
+    if unlisted:
         raise FormatError(
-            f"{place / _TRUTH} has labels that are not in the vocabulary: {unlisted[:5]}"
+            f"{folder / _TRUTH} has labels that are not in the vocabulary: {sorted(unlisted)[:5]}"
         )
-    return found
+    return listed
 
 
-def labels(home: str | Path) -> tuple[str, ...]:
+def labels(home: Path) -> tuple[str, ...]:
     """Return the vocabulary in its official order."""
-    path = root(home, _TRUTH) / _VOCABULARY
-    with open(path, encoding="utf-8", newline="") as handle:
-        return tuple(row[1] for row in csv.reader(handle) if row and row[0].isdigit())
+    table = rows(root(home, _TRUTH) / _VOCABULARY, ["index", "label"], header=False)
+    return tuple(row["label"] for row in table if row["index"].isdigit())
 
 
-def missing(home: str | Path) -> list[str]:
+def missing(home: Path) -> list[str]:
     """Return everything that the folder lacks."""
-    place = root(home, _TRUTH)
-    if lacking := absent(place, [_TRUTH, _VOCABULARY, _AUDIO]):
-        return lacking
-    return absent(place, [f"{_AUDIO}/{row['fname']}.wav" for row in _table(place)])
+    folder = root(home, _TRUTH)
+    lacking = absent(folder, [_TRUTH, _VOCABULARY, _AUDIO])
+    return lacking or absent(folder, [f"{_AUDIO}/{r['fname']}.wav" for r in _table(folder)])
 
 
-def _labels(row: dict[str, str]) -> tuple[str, ...]:
-    return tuple(label for label in row["labels"].split(",") if label)
-
-
-def _table(place: Path) -> list[dict[str, str]]:
-    return rows(place / _TRUTH, ["fname", "labels"])
+def _table(folder: Path) -> list[dict[str, str]]:
+    return rows(folder / _TRUTH, ["fname", "labels"])

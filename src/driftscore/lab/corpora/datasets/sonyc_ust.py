@@ -13,7 +13,7 @@ from pathlib import Path
 
 from driftscore.errors import FormatError
 from driftscore.lab.corpora.about import About, Clip, zenodo
-from driftscore.lab.corpora.folders import require, root, rows
+from driftscore.lab.corpora.folders import absent, root, rows
 
 ABOUT = About(
     title="SONYC-UST v2",
@@ -32,64 +32,56 @@ _COARSE = re.compile(r"^(\d+)_(.+)_presence$")
 _VERIFIED = "0"
 
 
-def clips(home: str | Path) -> list[Clip]:
+def clips(home: Path) -> list[Clip]:
     """Return the clips in the order of their first row in the table."""
-    require(ABOUT, home, missing(home))
-    place = root(home, _META)
-    sounds = _sounds(place)
+    folder = root(home, _META)
+    sounds, table = _sounds(folder), _table(folder)
+    columns = _columns(folder, table)
     answers: dict[str, list[dict[str, str]]] = defaultdict(list)
-    table = _table(place)
     for row in table:
         answers[row["audio_filename"]].append(row)
-    columns = _columns(place, table)
-    return [
-        Clip(sounds[name], _present(given, columns), given[0]["split"], name.removesuffix(".wav"))
-        for name, given in answers.items()
-    ]
+    listed = []
+    for name, rows_of_clip in answers.items():
+        verified = [row for row in rows_of_clip if row["annotator_id"] == _VERIFIED]
+        present = []
+        for label, column in columns.items():
+            votes = [float(row[column]) for row in verified or rows_of_clip]
+            valid = [vote for vote in votes if vote >= 0]
+            if 2 * sum(valid) > len(valid):
+                present.append(label)
+        split, clip_id = rows_of_clip[0]["split"], name.removesuffix(".wav")
+        listed.append(Clip(sounds[name], tuple(present), split, clip_id))
+    return listed
 
 
-def labels(home: str | Path) -> tuple[str, ...]:
+def labels(home: Path) -> tuple[str, ...]:
     """Return the coarse classes in the order of their numbers."""
-    place = root(home, _META)
-    return tuple(_columns(place, _table(place)))
+    folder = root(home, _META)
+    return tuple(_columns(folder, _table(folder)))
 
 
-def missing(home: str | Path) -> list[str]:
+def missing(home: Path) -> list[str]:
     """Return everything that the folder lacks."""
-    place = root(home, _META)
-    sounds = _sounds(place)
-    lacking = [] if (place / _META).is_file() else [_META]
-    lacking += [] if sounds else ["audio/*.wav"]
-    if lacking:
+    folder = root(home, _META)
+    sounds = _sounds(folder)
+    if lacking := absent(folder, [_META]) + ([] if sounds else ["audio/*.wav"]):
         return lacking
-    names = dict.fromkeys(row["audio_filename"] for row in _table(place))
+    names = dict.fromkeys(row["audio_filename"] for row in _table(folder))
     return [f"audio/{name}" for name in names if name not in sounds]
 
 
-def _present(given: list[dict[str, str]], columns: dict[str, str]) -> tuple[str, ...]:
-    """Return the labels of one clip from the rows of its annotators."""
-    deciding = [row for row in given if row["annotator_id"] == _VERIFIED] or given
-    return tuple(label for label, column in columns.items() if _is_present(deciding, column))
-
-
-def _is_present(deciding: list[dict[str, str]], column: str) -> bool:
-    answers = [float(row[column]) for row in deciding]
-    valid = [answer for answer in answers if answer >= 0]
-    return 2 * sum(valid) > len(valid)
-
-
-def _columns(place: Path, table: list[dict[str, str]]) -> dict[str, str]:
+def _columns(folder: Path, table: list[dict[str, str]]) -> dict[str, str]:
     """Return the presence column of each coarse class; fine ones are numbered `1-2_...`."""
     header = table[0] if table else {}
-    found = [match for column in header if (match := _COARSE.match(column))]
-    if not found:
-        raise FormatError(f"{place / _META} has no coarse class: no column like 1_engine_presence")
-    return {match[2]: match[0] for match in sorted(found, key=lambda match: int(match[1]))}
+    coarse = [match for column in header if (match := _COARSE.match(column))]
+    if not coarse:
+        raise FormatError(f"{folder / _META} has no coarse class: no column like 1_engine_presence")
+    return {match[2]: match[0] for match in sorted(coarse, key=lambda match: int(match[1]))}
 
 
-def _sounds(place: Path) -> dict[str, Path]:
-    return {path.name: path for path in sorted(place.rglob("*.wav"))}
+def _sounds(folder: Path) -> dict[str, Path]:
+    return {path.name: path for path in sorted(folder.rglob("*.wav"))}
 
 
-def _table(place: Path) -> list[dict[str, str]]:
-    return rows(place / _META, ["split", "audio_filename", "annotator_id"])
+def _table(folder: Path) -> list[dict[str, str]]:
+    return rows(folder / _META, ["split", "audio_filename", "annotator_id"])

@@ -10,9 +10,8 @@ development clip is the one that tests it; that of an evaluation clip is "evalua
 
 from pathlib import Path
 
-from driftscore.errors import FormatError
 from driftscore.lab.corpora.about import About, Clip, zenodo
-from driftscore.lab.corpora.folders import absent, require
+from driftscore.lab.corpora.folders import absent, rows
 
 ABOUT = About(
     title="TUT Acoustic Scenes 2016",
@@ -28,59 +27,45 @@ ABOUT = About(
 _META = "meta.txt"
 
 
-def clips(home: str | Path) -> list[Clip]:
+def clips(home: Path) -> list[Clip]:
     """Return the clips, development first, each part in the order of its list."""
-    require(ABOUT, home, missing(home))
-    found = []
+    listed = []
     for part in _parts(home):
-        folds = _folds(part)
+        folds = {
+            file: path.name.removeprefix("fold").removesuffix("_evaluate.txt")
+            for path in sorted((part / "evaluation_setup").glob("fold*_evaluate.txt"))
+            for file, _ in _pairs(path)
+        }
         other = "evaluation" if "evaluation" in part.name else "development"
-        found += [
+        listed += [
             Clip(part / file, (scene,), folds.get(file, other), Path(file).stem)
             for file, scene in _pairs(part / _META)
         ]
-    return found
+    return listed
 
 
-def labels(home: str | Path) -> tuple[str, ...]:
+def labels(home: Path) -> tuple[str, ...]:
     """Return the scenes in alphabetical order."""
     return tuple(sorted({scene for part in _parts(home) for _, scene in _pairs(part / _META)}))
 
 
-def missing(home: str | Path) -> list[str]:
+def missing(home: Path) -> list[str]:
     """Return everything that the folder lacks."""
     parts = _parts(home)
     if not parts:
         return ["meta.txt", "audio"]
     return [
-        str((part / file).relative_to(Path(home).expanduser()))
+        str((part / file).relative_to(home))
         for part in parts
         for file in absent(part, [file for file, _ in _pairs(part / _META)])
     ]
 
 
-def _parts(home: str | Path) -> list[Path]:
-    folder = Path(home).expanduser()
-    inside = sorted(p for p in folder.glob("*") if p.is_dir()) if folder.is_dir() else []
-    return [place for place in (folder, *inside) if (place / _META).is_file()]
-
-
-def _folds(part: Path) -> dict[str, str]:
-    """Return the fold that tests each file, from the lists fold{1..4}_evaluate.txt."""
-    lists = sorted((part / "evaluation_setup").glob("fold*_evaluate.txt"))
-    return {
-        file: path.name.removeprefix("fold").removesuffix("_evaluate.txt")
-        for path in lists
-        for file, _ in _pairs(path)
-    }
+def _parts(home: Path) -> list[Path]:
+    inside = sorted(p for p in home.glob("*") if p.is_dir()) if home.is_dir() else []
+    return [part for part in (home, *inside) if (part / _META).is_file()]
 
 
 def _pairs(path: Path) -> list[tuple[str, str]]:
-    pairs = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        fields = line.split("\t")
-        if line.strip() and len(fields) < 2:
-            raise FormatError(f"{path}, line {number}: expected a file, a tab and a scene")
-        if line.strip():
-            pairs.append((fields[0].strip(), fields[1].strip()))
-    return pairs
+    table = rows(path, ["file", "scene"], delimiter="\t", header=False)
+    return [(row["file"].strip(), row["scene"].strip()) for row in table]

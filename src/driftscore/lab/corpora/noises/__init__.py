@@ -7,20 +7,17 @@ which is read as `recorded`.
 
 from pathlib import Path
 
-from driftscore import registry
-from driftscore.lab.corpora.loading import NOISES as KIND
-from driftscore.lab.corpora.noises.protocol import Noise, describe_noise
-from driftscore.lab.corpora.places import find_plugin
-
-OWN = "recorded"
-"""The noise that reads a user's own recordings."""
+from driftscore.lab.corpora.folders import NOISES as KIND
+from driftscore.lab.corpora.folders import find_plugin
+from driftscore.lab.corpora.noises.protocol import Noise
+from driftscore.system import plugins
 
 __all__ = ["KIND", "Noise", "find_noise", "noise_names"]
 
 
 def noise_names() -> tuple[str, ...]:
     """Return the names of all noises."""
-    return registry.names(KIND)
+    return plugins.names(KIND)
 
 
 def find_noise(name: str, home: str | Path | None = None) -> Noise:
@@ -28,4 +25,5 @@ def find_noise(name: str, home: str | Path | None = None) -> Noise:
 
     An unknown name without a home is an error that offers the nearest.
     """
-    return describe_noise(name, find_plugin(KIND, name, home, own=OWN))
+    functions = ("recordings",)
+    return Noise(name, find_plugin(KIND, name, home, own="recorded", functions=functions))

@@ -9,8 +9,7 @@ classes to avoid are our own judgement of which sounds occur in such an environm
 from pathlib import Path
 
 from driftscore.lab.corpora.about import About, zenodo
-from driftscore.lab.corpora.folders import absent, require, root
-from driftscore.lab.corpora.noises.drawing import sampler
+from driftscore.lab.corpora.folders import absent, root
 from driftscore.lab.corpora.noises.protocol import NoiseRecording
 
 _TRAFFIC = ("car_horn", "engine", "engine_idling", "siren")
@@ -47,19 +46,15 @@ ABOUT = About(
 _FILES = tuple(f"{name}/ch01.wav" for name in ENVIRONMENTS)
 
 
-def recordings(home: str | Path) -> list[NoiseRecording]:
+def recordings(home: Path) -> list[NoiseRecording]:
     """Return one recording per environment."""
-    require(ABOUT, home, missing(home))
-    place = root(home, *_FILES)
+    folder = root(home, *_FILES)
     return [
-        NoiseRecording(str(place / f"{name}/ch01.wav"), name, environment, avoid)
+        NoiseRecording(str(folder / f"{name}/ch01.wav"), name, environment, avoid)
         for name, (environment, avoid) in ENVIRONMENTS.items()
     ]
 
 
-sample = sampler(recordings)
-
-
-def missing(home: str | Path) -> list[str]:
+def missing(home: Path) -> list[str]:
     """Return everything that the folder lacks."""
     return absent(root(home, *_FILES), _FILES)

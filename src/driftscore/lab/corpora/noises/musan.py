@@ -9,8 +9,7 @@ rain clip. The environment of all recordings is "noise".
 from pathlib import Path
 
 from driftscore.lab.corpora.about import About, Remote
-from driftscore.lab.corpora.folders import absent, require, root
-from driftscore.lab.corpora.noises.drawing import sampler
+from driftscore.lab.corpora.folders import absent, root
 from driftscore.lab.corpora.noises.protocol import NoiseRecording
 
 ABOUT = About(
@@ -31,22 +30,18 @@ ABOUT = About(
 _PARTS = ("noise/free-sound", "noise/sound-bible")
 
 
-def recordings(home: str | Path) -> list[NoiseRecording]:
+def recordings(home: Path) -> list[NoiseRecording]:
     """Return the noise recordings, sorted by part and name."""
-    require(ABOUT, home, missing(home))
-    place = root(home, *_PARTS)
+    folder = root(home, *_PARTS)
     return [
         NoiseRecording(str(path), path.stem, "noise")
         for part in _PARTS
-        for path in sorted((place / part).glob("*.wav"))
+        for path in sorted((folder / part).glob("*.wav"))
     ]
 
 
-sample = sampler(recordings)
-
-
-def missing(home: str | Path) -> list[str]:
+def missing(home: Path) -> list[str]:
     """Return everything that the folder lacks."""
-    place = root(home, *_PARTS)
-    empty = [f"{part}/*.wav" for part in _PARTS if not any((place / part).glob("*.wav"))]
-    return absent(place, _PARTS) or empty
+    folder = root(home, *_PARTS)
+    empty = [f"{part}/*.wav" for part in _PARTS if not any((folder / part).glob("*.wav"))]
+    return absent(folder, _PARTS) or empty

@@ -1,29 +1,33 @@
-"""What a noise defines.
+"""What a noise defines, and how an excerpt of it is drawn.
 
 A noise is a module (or any object) with
 
     ABOUT                                            title, licence, citation, official files
-    recordings(home) -> [NoiseRecording]             what excerpts are drawn from
+    recordings(home) -> [NoiseRecording]             what excerpts are drawn from; none is missing
     missing(home) -> [str]                           everything that the folder lacks
-    sample(seconds, rate, rng, *, home, avoid=())    draws an Excerpt without the labels to avoid
     default_home() -> Path                           optional: its folder, unless in the data home
+    sample(seconds, rate, rng, *, home, avoid=())    optional: draws an Excerpt in its own way
     make(description, rate) -> Audio                 optional: generates a sound from its name
 
-A corpus of files has `sample = drawing.sampler(recordings)`.
+A recording that contains a label to avoid is not used. From a recording longer than `seconds` an
+excerpt that lies completely inside is drawn; a shorter one is repeated from its beginning. A
+recording that is silent, or shorter than a loudness block, is an error.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from driftscore.errors import UsageError
-from driftscore.lab.corpora.about import About
-from driftscore.lab.corpora.places import home_of
-from driftscore.lab.mixing.sounds import Excerpt
-from driftscore.prompts import words
+from driftscore.errors import AudioError, UsageError
+from driftscore.lab.corpora.folders import Corpus, load
+from driftscore.lab.mixing.loudness import BLOCK_S
+from driftscore.lab.mixing.sounds import Excerpt, Sound
+from driftscore.text.prompts import words
+
+_TRIES = 20
 
 
 @dataclass(frozen=True)
@@ -40,54 +44,12 @@ class NoiseRecording:
         return not {words(label) for label in labels}.isdisjoint(map(words, self.avoid))
 
 
-class Sample(Protocol):
-    """Draw an excerpt of a noise."""
-
-    def __call__(
-        self,
-        seconds: float,
-        rate: int,
-        rng: np.random.Generator,
-        *,
-        home: Path,
-        avoid: Iterable[str] = (),
-    ) -> Excerpt:
-        """Return an excerpt of `seconds` at `rate` without any of the labels in `avoid`."""
-
-
-@runtime_checkable
-class NoiseModule(Protocol):
-    """A module, or an object, that defines a noise."""
-
-    ABOUT: About
-    recordings: Callable[[Path], Sequence[NoiseRecording]]
-    missing: Callable[[Path], Sequence[str]]
-    sample: Sample
-
-
-@dataclass(frozen=True)
-class Noise:
+class Noise(Corpus):
     """A noise by its name; without a `home` it is read from its default folder."""
 
-    name: str
-    plugin: NoiseModule
-
-    @property
-    def about(self) -> About:
-        """Title, licence, citation and official files."""
-        return self.plugin.ABOUT
-
-    def home(self, given: str | Path | None = None) -> Path:
-        """Return the folder of the noise: the one given, or its default."""
-        return home_of(self.name, self.plugin, given)
-
     def recordings(self, home: str | Path | None = None) -> list[NoiseRecording]:
-        """Return the recordings that excerpts are drawn from."""
-        return list(self.plugin.recordings(self.home(home)))
-
-    def missing(self, home: str | Path | None = None) -> list[str]:
-        """Return everything that the folder lacks."""
-        return list(self.plugin.missing(self.home(home)))
+        """Return the recordings that excerpts are drawn from; a missing file is an error."""
+        return list(self.plugin.recordings(self.complete(home)))
 
     def sample(
         self,
@@ -99,14 +61,58 @@ class Noise:
         avoid: Iterable[str] = (),
     ) -> Excerpt:
         """Draw an excerpt of `seconds` at `rate` without any of the labels in `avoid`."""
-        return self.plugin.sample(seconds, rate, rng, home=self.home(home), avoid=avoid)
+        folder = self.home(home)
+        if hasattr(self.plugin, "sample"):
+            drawn: Excerpt = self.plugin.sample(seconds, rate, rng, home=folder, avoid=avoid)
+            return drawn
+        candidates = usable(_recordings(self, folder), avoid)
+        chosen = candidates[int(rng.integers(len(candidates)))]
+        sound = Sound(chosen.file, load(chosen.file, rate), chosen.environment)
+        return draw_excerpt(sound, seconds, rng)
 
 
-def describe_noise(name: str, plugin: object) -> Noise:
-    """Return the noise that a module or an object defines."""
-    if not isinstance(plugin, NoiseModule):
+@lru_cache(maxsize=32)
+def _recordings(noise: Noise, folder: Path) -> list[NoiseRecording]:
+    """Return the recordings of a noise, listed once: TAU alone has eight thousand files."""
+    return noise.recordings(folder)
+
+
+def usable(recordings: Sequence[NoiseRecording], avoid: Iterable[str]) -> list[NoiseRecording]:
+    """Return the recordings without any of the labels in `avoid`; none left is an error."""
+    labels = tuple(avoid)
+    allowed = [recording for recording in recordings if not recording.contains(labels)]
+    if not allowed:
         raise UsageError(
-            f"The noise {name!r} must define ABOUT, recordings(home), missing(home) and "
-            "sample(seconds, rate, rng, ...)"
+            f"All {len(recordings)} noise recordings contain {' or '.join(labels)}; "
+            "add another recording, or leave the label out"
         )
-    return Noise(name, plugin)
+    return allowed
+
+
+def draw_excerpt(sound: Sound, seconds: float, rng: np.random.Generator) -> Excerpt:
+    """Draw an excerpt of a sound that is not completely silent."""
+    if sound.audio.seconds < BLOCK_S:
+        raise AudioError(too_short(sound.file, sound.audio.seconds))
+    if not sound.audio.samples.any():
+        raise AudioError(f"{sound.file} is silent: every sample is zero")
+    frames = frames_of(seconds, sound.audio.rate)
+    room = len(sound.audio.samples) - frames
+    for _ in range(_TRIES):
+        excerpt = Excerpt(sound, int(rng.integers(room + 1)) if room > 0 else 0, frames)
+        if excerpt.samples.any():
+            return excerpt
+    raise AudioError(f"{sound.file} is silent in {_TRIES} excerpts of {seconds:g} s drawn from it")
+
+
+def frames_of(seconds: float, rate: int) -> int:
+    """Return the number of frames in `seconds`, at least one."""
+    if (frames := round(seconds * rate)) < 1:
+        raise UsageError(f"seconds must be positive, got {seconds!r}")
+    return frames
+
+
+def too_short(file: str, seconds: float) -> str:
+    """Return the message about a noise recording that is too short."""
+    return (
+        f"{file} is {seconds:.3f} s long; noise needs at least one loudness block of {BLOCK_S:g} s"
+    )

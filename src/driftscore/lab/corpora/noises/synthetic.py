@@ -7,19 +7,20 @@ of a drawn reverberation time and scaled to a level of 0.1 (root mean square). A
 """
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from driftscore.audio import Audio
-from driftscore.errors import FormatError, unknown
+from driftscore.audio.noise import coloured
+from driftscore.audio.recordings import Audio
+from driftscore.errors import FormatError
+from driftscore.lab.conditions import generator
 from driftscore.lab.corpora.about import About
-from driftscore.lab.corpora.noises.drawing import frames_of, usable
-from driftscore.lab.corpora.noises.protocol import NoiseRecording
+from driftscore.lab.corpora.noises.protocol import NoiseRecording, frames_of, usable
 from driftscore.lab.mixing.rooms import box_response, convolved, decay_response
 from driftscore.lab.mixing.sounds import Excerpt, Sound
-from driftscore.lab.seeds import generator
 
 Floats = NDArray[np.float64]
 
@@ -32,50 +33,36 @@ ABOUT = About(
 KINDS = {"white": 0.0, "pink": 0.5, "brown": 1.0, "hum": 0.0}
 """Kind -> the power of 1 / f by which its amplitude falls."""
 
-RESPONSES = ("decay", "room")
 _RT60_MS = (200, 800)
 _LEVEL = 0.1
-_LOWEST_HZ = 20.0  # below it the spectrum is flat: 1 / f diverges at 0
 _HARMONICS = 12
 
 
-def sample(
+def draw(
     seconds: float,
     rate: int,
     rng: np.random.Generator,
     *,
-    home: str | Path | None = None,
-    avoid: Iterable[str] = (),
-) -> Excerpt:
-    """Draw a kind, a reverberation time and the noise itself."""
-    return sample_response("decay", seconds, rate, rng, avoid=avoid)
-
-
-def sample_response(
     response: str,
-    seconds: float,
-    rate: int,
-    rng: np.random.Generator,
-    *,
+    home: Path | None = None,
     avoid: Iterable[str] = (),
 ) -> Excerpt:
-    """Draw noise with a given kind of room response."""
-    if response not in RESPONSES:
-        raise unknown("response", response, RESPONSES)
-    kept = usable(recordings(), avoid)
-    kind = kept[int(rng.integers(len(kept)))]
+    """Draw noise with one kind of room response; there is no folder."""
+    kinds = usable(recordings(), avoid)
+    kind = kinds[int(rng.integers(len(kinds)))]
     seed, rt60_ms = int(rng.integers(2**53)), int(rng.integers(_RT60_MS[0], _RT60_MS[1] + 1))
     frames = frames_of(seconds, rate)
     name = f"{kind.id},{seed},{frames},{rt60_ms},{response}"
-    sound = Sound(f"synthetic:{name}", make(name, rate), kind.environment)
-    return Excerpt(sound, 0, frames)
+    return Excerpt(Sound(f"synthetic:{name}", make(name, rate), kind.environment), 0, frames)
+
+
+sample = partial(draw, response="decay")
 
 
 def recordings(home: str | Path | None = None) -> list[NoiseRecording]:
     """Return the kinds of noise; there is no folder."""
-    names = {"hum": "mains hum"}
     return [
-        NoiseRecording(f"synthetic:{kind}", kind, names.get(kind, f"{kind} noise"))
+        NoiseRecording(f"synthetic:{kind}", kind, "mains hum" if kind == "hum" else f"{kind} noise")
         for kind in KINDS
     ]
 
@@ -91,22 +78,14 @@ def make(description: str, rate: int) -> Audio:
         kind, seed, frames, rt60_ms, response = description.split(",")
         rng = generator("synthetic", int(seed), rate)
         length, rt60_s = int(frames), int(rt60_ms) / 1000
-        fall = KINDS[kind]
+        fall, box = KINDS[kind], {"decay": False, "room": True}[response]
     except (ValueError, KeyError) as error:
         raise FormatError(f"synthetic:{description} does not describe a noise ({error})") from error
-    box = response == "room"
     tail = box_response(rate, rt60_s) if box else decay_response(rate, rt60_s, rng)
     total = length + len(tail)
-    dry = _hum(total, rate, rng) if kind == "hum" else _coloured(total, rate, fall, rng)
+    dry = _hum(total, rate, rng) if kind == "hum" else coloured(total, rate, fall, rng)
     wet = convolved(dry, tail)[len(tail) : total]  # from where the response has built up
     return Audio((wet * (_LEVEL / np.sqrt(np.mean(wet**2)))).astype(np.float32), rate)
-
-
-def _coloured(length: int, rate: int, fall: float, rng: np.random.Generator) -> Floats:
-    """Return Gaussian noise whose amplitude falls as 1 / f ** fall."""
-    white = rng.standard_normal(length)
-    hertz = np.maximum(np.fft.rfftfreq(length, 1 / rate), _LOWEST_HZ)
-    return np.fft.irfft(np.fft.rfft(white) * hertz**-fall, length)
 
 
 def _hum(length: int, rate: int, rng: np.random.Generator) -> Floats:

@@ -9,8 +9,7 @@ The classes to avoid are our own judgement of which sounds occur in a scene; the
 from pathlib import Path
 
 from driftscore.lab.corpora.about import About, zenodo
-from driftscore.lab.corpora.folders import absent, require, root, rows
-from driftscore.lab.corpora.noises.drawing import sampler
+from driftscore.lab.corpora.folders import absent, root, rows
 from driftscore.lab.corpora.noises.protocol import NoiseRecording
 
 SCENES = {
@@ -63,28 +62,23 @@ ABOUT = About(
 _META = "meta.csv"
 
 
-def recordings(home: str | Path) -> list[NoiseRecording]:
+def recordings(home: Path) -> list[NoiseRecording]:
     """Return the recordings of the six scenes, sorted by name."""
-    require(ABOUT, home, missing(home))
-    place = root(home, _META)
+    folder = root(home, _META)
     return [
-        NoiseRecording(str(place / name), Path(name).stem, scene.replace("_", " "), SCENES[scene])
-        for name, scene in _table(place)
+        NoiseRecording(str(folder / name), Path(name).stem, scene.replace("_", " "), SCENES[scene])
+        for name, scene in _table(folder)
     ]
 
 
-sample = sampler(recordings)
-
-
-def missing(home: str | Path) -> list[str]:
+def missing(home: Path) -> list[str]:
     """Return everything of the six scenes that the folder lacks."""
-    place = root(home, _META)
-    if lacking := absent(place, [_META, "audio"]):
-        return lacking
-    return absent(place, [name for name, _ in _table(place)])
+    folder = root(home, _META)
+    lacking = absent(folder, [_META, "audio"])
+    return lacking or absent(folder, [name for name, _ in _table(folder)])
 
 
-def _table(place: Path) -> list[tuple[str, str]]:
-    table = rows(place / _META, ["filename", "scene_label"], delimiter="\t")
+def _table(folder: Path) -> list[tuple[str, str]]:
+    table = rows(folder / _META, ["filename", "scene_label"], delimiter="\t")
     pairs = sorted((row["filename"], row["scene_label"]) for row in table)
     return [(name, scene) for name, scene in pairs if scene in SCENES]

@@ -1,4 +1,5 @@
 """Long soundscapes with known events: what the detection of events is measured on.
 
-`truth.py` says what a soundscape is, `drawing.py` fixes one, `rendering.py` writes its audio.
+In: a recipe with a seed, and clips and backgrounds of any dataset and noise. Out: audio, and the
+truth beside it. `truth.py` says what a soundscape is, `draw.py` fixes one, `render.py` writes it.
 """

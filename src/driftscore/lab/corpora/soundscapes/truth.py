@@ -11,29 +11,27 @@ import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from driftscore import schema
-from driftscore.errors import FormatError, UsageError, unknown
-from driftscore.files import replacing
+import msgspec
+
+from driftscore.errors import FormatError, UsageError
 from driftscore.lab.conditions import canonical
 from driftscore.lab.mixing.record import MixPart
+from driftscore.storage.files import replacing
 
 VERSION = 1
 """Raise it whenever the same recipe gives another soundscape."""
 
-SPLITS = ("events", "train")
-"""Clips and noise for reporting, and those for choosing settings."""
-
-_SHORTEST_S = 60.0
-_LONGEST_S = 86_400.0
-_RATES = (8_000, 192_000)
+MIN_SECONDS, MAX_SECONDS = 60.0, 86_400.0
+MIN_RATE, MAX_RATE = 8_000, 192_000
 
 
 @dataclass(frozen=True)
 class SoundscapeRecipe:
     """What a soundscape shall contain.
 
+    `split` names the recordings that it is made of, as part of the seed: the same recipe with
+    another split draws other times. Settings are chosen on one split and reported on another.
     `words` are the labels of its events, or how many labels to draw. `others` are events of labels
     that are none of the words. In one stretch of `quiet_s` seconds there is no event at all. The
     SNR of every event is drawn uniformly from `snr_db`, in dB.
@@ -50,11 +48,9 @@ class SoundscapeRecipe:
     rate: int = 32_000
 
     def __post_init__(self) -> None:
-        if self.split not in SPLITS:
-            raise unknown("split", self.split, SPLITS)
-        if not _SHORTEST_S <= self.seconds <= _LONGEST_S:
+        if not MIN_SECONDS <= self.seconds <= MAX_SECONDS:
             raise UsageError(
-                f"A soundscape has {_SHORTEST_S:g} to {_LONGEST_S:g} seconds, got {self.seconds:g}"
+                f"A soundscape has {MIN_SECONDS:g} to {MAX_SECONDS:g} seconds, got {self.seconds:g}"
             )
         if not 0 <= self.quiet_s <= self.seconds / 2:
             raise UsageError(
@@ -64,8 +60,8 @@ class SoundscapeRecipe:
             raise UsageError(f"Events are counted from 0, got {self.events} and {self.others}")
         if not (all(map(math.isfinite, self.snr_db)) and self.snr_db[0] <= self.snr_db[1]):
             raise UsageError(f"snr_db must be two numbers, low and high, got {self.snr_db}")
-        if not _RATES[0] <= self.rate <= _RATES[1]:
-            raise UsageError(f"rate must be {_RATES[0]} to {_RATES[1]} Hz, got {self.rate}")
+        if not MIN_RATE <= self.rate <= MAX_RATE:
+            raise UsageError(f"rate must be {MIN_RATE} to {MAX_RATE} Hz, got {self.rate}")
         labels = self.words if isinstance(self.words, tuple) else tuple(range(self.words))
         if not labels or len(set(labels)) < len(labels):
             raise UsageError(
@@ -117,11 +113,11 @@ class Soundscape:
     @property
     def digest(self) -> str:
         """A digest of everything that determines the audio and the truth."""
-        return hashlib.sha256(canonical(self._content()).encode()).hexdigest()
+        return hashlib.sha256(canonical({"version": VERSION, **asdict(self)}).encode()).hexdigest()
 
     def to_json(self) -> str:
         """Return the soundscape as JSON, one event per line."""
-        content = self._content()
+        content = {"version": VERSION, **asdict(self)}
         lists = {name: content.pop(name) for name in ("backgrounds", "events")}
         lines = [f' "{name}": {json.dumps(value)}' for name, value in sorted(content.items())]
         for name, entries in lists.items():
@@ -134,76 +130,21 @@ class Soundscape:
         with replacing(path) as partial:
             partial.write_text(self.to_json(), encoding="utf-8")
 
-    def _content(self) -> dict[str, Any]:
-        return {"version": VERSION, **asdict(self)}
 
-
-_WORDS = schema.items(schema.filled_text, fewest=1)
-_PAIR = schema.items(schema.number(), fewest=2, most=2)
-_PART = schema.table(
-    {
-        "role": schema.choice("background", "event"),
-        **dict.fromkeys(("file", "label", "sha256"), schema.text),
-        **dict.fromkeys(("source_start", "frames", "start"), schema.count),
-        "gain_db": schema.number(),
-    }
-)
-_EVENT = schema.table(
-    {
-        "label": schema.filled_text,
-        **dict.fromkeys(("start_s", "end_s", "snr_db"), schema.number()),
-        "wanted": schema.flag,
-        "part": _PART,
-    }
-)
-_RECIPE = schema.table(
-    {
-        "split": schema.text,
-        "words": schema.either(_WORDS, schema.count, words="a list of labels or a number"),
-        **dict.fromkeys(("seed", "events", "others", "rate"), schema.count),
-        **dict.fromkeys(("seconds", "quiet_s"), schema.number()),
-        "snr_db": _PAIR,
-    }
-)
-_SOUNDSCAPE = schema.table(
-    {
-        "version": schema.count,
-        "recipe": _RECIPE,
-        "words": _WORDS,
-        "frames": schema.count,
-        "quiet_s": _PAIR,
-        "backgrounds": schema.items(_PART),
-        "events": schema.items(_EVENT),
-        **dict.fromkeys(("ref_db", "scale_db", "fade_s", "crossfade_s"), schema.number()),
-    }
-)
+def truth_path(path: str | Path) -> Path:
+    """Return where the truth of a soundscape is written: beside its audio."""
+    return Path(path).with_suffix(".json")
 
 
 def read_soundscape(path: str | Path) -> Soundscape:
     """Read the JSON file of a soundscape; raise `FormatError` for anything else."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
+        version = content.get("version") if isinstance(content, dict) else None
+        if version not in (None, VERSION):
+            raise FormatError(f"{path} has version {version!r}; this driftscore reads {VERSION}")
+        return msgspec.convert(content, Soundscape)
     except OSError as error:
         raise FormatError(f"Cannot read the soundscape {path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
         raise FormatError(f"{path} is not the truth of a soundscape: {error}") from error
-    version = content.get("version", VERSION) if isinstance(content, dict) else VERSION
-    if version != VERSION:
-        raise FormatError(f"{path} has version {version!r}; this driftscore reads {VERSION}")
-    schema.validate(content, _SOUNDSCAPE, where=f"The soundscape {path}")
-    return _soundscape(content)
-
-
-def _soundscape(content: dict[str, Any]) -> Soundscape:
-    """Return the soundscape of a JSON object that passes the checks above."""
-    fields = {name: value for name, value in content.items() if name != "version"}
-    given = fields.pop("recipe")
-    words = given["words"]
-    given |= {"words": tuple(words) if isinstance(words, list) else words}
-    recipe = SoundscapeRecipe(**{**given, "snr_db": tuple(given["snr_db"])})
-    fields |= {name: tuple(fields[name]) for name in ("words", "quiet_s")}
-    fields["backgrounds"] = tuple(MixPart(**part) for part in fields["backgrounds"])
-    fields["events"] = tuple(
-        TrueEvent(**{**event, "part": MixPart(**event["part"])}) for event in fields["events"]
-    )
-    return Soundscape(recipe, **fields)

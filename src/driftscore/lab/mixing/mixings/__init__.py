@@ -1,23 +1,64 @@
 """Mixing methods, one per file: each fixes how an event is put into noise at an SNR.
 
-`protocol.py` says what a method's file defines. A method can also be an entry point of the group
-`driftscore.mixings`, or "module:attribute". SNRs of different methods are different numbers and
-never share a column.
+A method is a module (or any object) with
+
+    draw(event, background, *, snr_db, meter, seed, rng) -> MixRecord
+    background_s(event_s) -> float      how many seconds of background an event needs
+
+`draw` fixes every choice of the mix, takes all its randomness from `rng`, and applies nothing. A
+method can also be an entry point of the group `driftscore.mixings`, or "module:attribute". SNRs of
+different methods are different numbers and never share a column.
 """
 
-from driftscore import registry
-from driftscore.lab.mixing.mixings.protocol import Mixing, describe_mixing
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
-KIND = registry.Kind("mixing", __name__, "draw")
+import numpy as np
 
-__all__ = ["Mixing", "find_mixing", "mixing_names"]
+from driftscore.errors import UsageError
+from driftscore.lab.mixing.loudness import LoudnessMeter
+from driftscore.lab.mixing.record import MixRecord
+from driftscore.lab.mixing.sounds import Excerpt, Sound
+from driftscore.system import plugins
+
+KIND = plugins.Kind("mixing", __name__, "draw")
+
+
+class Draw(Protocol):
+    """Fix a mix of an event and a background."""
+
+    def __call__(
+        self,
+        event: Sound,
+        background: Excerpt,
+        *,
+        snr_db: float,
+        meter: LoudnessMeter,
+        seed: str = "",
+        rng: np.random.Generator,
+    ) -> MixRecord:
+        """Return the record of the mix."""
+
+
+@runtime_checkable
+class MixingModule(Protocol):
+    """A module, or an object, that defines a mixing method."""
+
+    draw: Draw
+    background_s: Callable[[float], float]
 
 
 def mixing_names() -> tuple[str, ...]:
     """Return the names of all mixing methods."""
-    return registry.names(KIND)
+    return plugins.names(KIND)
 
 
-def find_mixing(name: str) -> Mixing:
+def find_mixing(name: str) -> MixingModule:
     """Return a mixing method by its name; an unknown name is an error that offers the nearest."""
-    return describe_mixing(name, registry.find(KIND, name))
+    plugin = plugins.find(KIND, name)
+    if not isinstance(plugin, MixingModule):
+        raise UsageError(
+            f"The mixing {name!r} must define draw(event, background, ...) and "
+            "background_s(event_s)"
+        )
+    return plugin

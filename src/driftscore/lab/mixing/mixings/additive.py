@@ -10,7 +10,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from driftscore.audio import Samples
+from driftscore.audio.recordings import Samples
 from driftscore.errors import AudioError
 from driftscore.lab.mixing.loudness import LoudnessMeter
 from driftscore.lab.mixing.record import MixRecord, check_mix, mix_part
@@ -38,7 +38,10 @@ def draw(
     rate, frames = event.audio.rate, len(event.audio.samples)
     check_mix(snr_db, [event], background, frames)
     active = active_part(event.audio.samples, rate)
-    signal, noise = (_power(s[active]) for s in (event.audio.samples, background.samples))
+    signal, noise = (
+        float(np.mean(samples[active].astype(np.float64) ** 2))
+        for samples in (event.audio.samples, background.samples)
+    )
     if noise == 0:
         raise AudioError(
             f"{background.sound.file} is silent in the active part of {event.file}; "
@@ -56,7 +59,3 @@ def active_part(samples: Samples, rate: int) -> NDArray[np.bool_]:
     sizes = np.diff(np.r_[starts, len(samples)])
     powers = np.add.reduceat(samples.astype(np.float64) ** 2, starts) / sizes
     return np.repeat(powers > powers.max() * 10 ** (-ACTIVE_DB / 10), sizes)
-
-
-def _power(samples: Samples) -> float:
-    return float(np.mean(samples.astype(np.float64) ** 2))

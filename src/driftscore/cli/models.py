@@ -1,0 +1,258 @@
+"""Files that are made with a model, and labels from them.
+
+`driftscore embed`, `head`, `score`, `prompts`, `calibrate` and `export`.
+"""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from driftscore.audio.recordings import expand
+from driftscore.backbones import check_model
+from driftscore.backbones.stored import EmbeddingFile, Stored, load_vectors
+from driftscore.calibrate import MAX_CLIPS, adapt, add_quiet, make_calibration
+from driftscore.cli import options as take
+from driftscore.cli.app import app
+from driftscore.cli.classify import TITLES, result_rows
+from driftscore.cli.output import Tally, output, report_model, say, watched
+from driftscore.embedder import Embedder
+from driftscore.errors import AudioError, UsageError, WriteError
+from driftscore.formats import find_format, write_rows
+from driftscore.scoring.calibration import Calibration
+from driftscore.scoring.head import Head, score_embeddings
+from driftscore.storage.files import check_output, output_folder
+
+
+@app.command()
+@take.files_argument
+@click.option("--out", "-o", required=True, help="The npz to write: a file or a URL.")
+@take.backbone_options
+@take.partial_option
+@take.cache_option
+@take.engine_option
+@take.verbose_option
+def embed(files: tuple[str, ...], partial: bool, out: str, verbose: bool, **options: Any) -> None:
+    """Turn recordings into embeddings, to be scored later with any head.
+
+    FILES are recordings, folders, globs or URLs.
+
+    $ driftscore embed recordings/ --out clips.npz
+    $ driftscore embed *.wav --backbone laion/clap-htsat-unfused --out clap.npz
+    """
+    check_output(out, ".npz")
+    recordings, tally = take.list_recordings(files, partial), Tally()
+    with take.make_embedder(**options) as embedder:
+        backbone = embedder.backbone
+        if verbose:
+            report_model(backbone)
+        outcomes = watched(embedder.embed, recordings, tally)
+        embedded = [(one.source, one.embedding) for one in outcomes if not one.error]
+    if not embedded:
+        raise AudioError(f"None of the {len(recordings)} recordings could be embedded")
+    file = EmbeddingFile(
+        files=tuple(source for source, _ in embedded),
+        audio_rows=np.stack([row for _, row in embedded]),
+        name=backbone.name,
+        fingerprint=backbone.fingerprint,
+    )
+    try:
+        file.save(out)
+    except WriteError as error:
+        with tempfile.NamedTemporaryFile(prefix="driftscore-", suffix=".npz", delete=False) as rest:
+            file.save(rest.name)
+        raise WriteError(f"{error}. The embeddings are in {rest.name} instead") from error
+    say(f"{len(embedded)} embeddings of {backbone.dim} dimensions ({backbone.name}) in {out}")
+    tally.finish(len(recordings))
+
+
+@app.command()
+@take.label_options
+@click.option("--out", "-o", required=True, help="Written as safetensors, .npz or .json.")
+@take.rule_options
+@take.backbone_options
+@click.option("--text-embeddings", type=take.FILE,
+              help="The texts of `prompts`, encoded elsewhere: an npz with texts and "
+              "text_embeddings, or an npy with one row per text in that order.")  # fmt: skip
+def head(out: str, text_embeddings: Path | None, **options: Any) -> None:
+    """Compile labels and a rule to a head.
+
+    A head takes the place of text embeddings: no text encoder is needed where it is used.
+
+    $ driftscore head --labels "siren, dog bark" --out head.safetensors
+    $ driftscore head --labels-file sounds.txt --rule das --out head.json
+    """
+    check_output(out)
+    classifier = take.make_classifier(**options)
+    if text_embeddings:
+        vectors = load_vectors(text_embeddings, tuple(classifier.texts()))
+        classifier.backbone = Embedder(Stored(vectors, where=str(text_embeddings)))
+    compiled = classifier.fit().head_
+    compiled.save(out)
+    used = f"rule {classifier.rule_.name}{', standardised' if compiled.standardised else ''}"
+    say(f"Head of {len(compiled.labels)} labels x {compiled.dim} dimensions, {used}, in {out}")
+
+
+@app.command()
+@click.argument("clips", type=take.FILE)
+@take.label_options
+@take.output_options
+@take.multi_option
+@take.threshold_option
+@take.head_option
+@take.rule_options
+@take.backbone_options
+def score(
+    clips: Path,
+    format: str,
+    out: str | None,
+    multi: bool,
+    threshold: float | None,
+    head: Path | None,
+    **options: Any,
+) -> None:
+    """Label stored embeddings.
+
+    CLIPS is an npz of clip embeddings (see `embed`), or an npy with one row each. No audio is
+    read, and with --head no model is needed.
+
+    $ driftscore score clips.npz --head head.safetensors
+    $ driftscore score clips.npz --labels "siren, dog bark" --format csv --out rows.csv
+    """
+    find_format(format)
+    content = EmbeddingFile.load(clips)
+    if not content.files:
+        raise UsageError(f"{clips} holds no clip embeddings (files with audio_embeddings)")
+    compiled = Head.load(head) if head else take.make_classifier(**options).fit().head_
+    check_model(compiled.made_by, content, what="The head")
+    results = score_embeddings(compiled, content.files, content.audio_rows)
+    rows = result_rows(results, compiled, threshold, multi=multi, spans=False)
+    with output(out) as stream:
+        write_rows(rows, format, stream, title=TITLES[compiled.standardised])
+
+
+@app.command()
+@take.label_options
+@take.out_option
+@take.rule_options
+@take.backbone_options
+def prompts(out: str | None, **options: Any) -> None:
+    """Write the exact texts that a head is made of.
+
+    One per line, to encode with any model.
+
+    $ driftscore prompts --labels "siren, dog bark"
+    $ driftscore prompts --labels-file sounds.txt --rule das --out texts.txt
+    """
+    with output(out) as stream:
+        texts = take.make_classifier(**options).texts()
+        stream.writelines(f"{text}\n" for text in texts)
+
+
+@app.command()
+@click.argument("recordings", nargs=-1, metavar="[RECORDINGS]...")
+@click.option("--out", "-o", required=True, help="The safetensors file to write, or a URL.")
+@click.option("--noise", multiple=True, help="Noise recordings or folders; else synthetic noises.")
+@click.option("--update", multiple=True,
+              help="Unlabelled recordings or folders of a site: adapt the model's own calibration, "
+              "or that of --calibration, to it. Takes the place of RECORDINGS.")  # fmt: skip
+@click.option("--quiet", multiple=True,
+              help="Recordings of a site in which none of your sounds occurs: thresholds of events "
+              "then follow from it. Takes the place of RECORDINGS.")  # fmt: skip
+@take.calibration_option
+@click.option("--weight", type=take.Number(), default=0.5,
+              help="With --update: weight of the site, 0 to 1.")  # fmt: skip
+@click.option("--most", type=int, default=MAX_CLIPS, help="Clips to use; of more, a random part.")
+@click.option("--seed", type=int, default=0, help="Seed of the random choices.")
+@take.backbone_options
+@take.cache_option
+@take.engine_option
+def calibrate(
+    recordings: tuple[str, ...],
+    out: str,
+    noise: tuple[str, ...],
+    update: tuple[str, ...],
+    quiet: tuple[str, ...],
+    calibration: str | None,
+    weight: float,
+    most: int,
+    seed: int,
+    **options: Any,
+) -> None:
+    """Measure how noise moves a model's embeddings.
+
+    RECORDINGS are a few hundred unlabelled recordings, folders, globs or URLs; no labels are
+    needed. --update and --quiet adapt a calibration to a site.
+
+    $ driftscore calibrate recordings/ --out mine.safetensors
+    $ driftscore calibrate --quiet yard.flac --out yard.safetensors
+    """
+    if sum(map(bool, (recordings, update, quiet))) != 1:
+        raise UsageError(
+            "Give RECORDINGS to make a calibration, --update FOLDER to adapt one, or --quiet FILE "
+            "to set thresholds by a recording in which nothing happens"
+        )
+    check_output(out)
+    files, noises = expand(recordings or update or quiet), expand(noise)
+    with take.make_embedder(**options) as embedder:
+        if recordings:
+            result, problems = make_calibration(embedder, files, noises, most=most, seed=seed)
+        else:
+            own = embedder.backbone.calibration_file if calibration is None else calibration
+            if own is None:
+                raise UsageError(
+                    f"{embedder.backbone.name} comes without a calibration; make one with "
+                    "`driftscore calibrate RECORDINGS --out FILE`, and adapt that with "
+                    "--calibration FILE"
+                )
+            base = Calibration.load(own, embedder.backbone)
+            if quiet:
+                result, problems = add_quiet(base, embedder, files)
+            else:
+                result, problems = adapt(base, embedder, files, weight=weight)
+    result.save(out)
+    for problem in problems:
+        say(f"skipped: {problem}")
+    site = f" and {len(result.site)} windows of the site" if len(result.site) else ""
+    if len(result.quiet):
+        site += f" and {len(result.quiet) * result.quiet_hop_s / 60:.0f} quiet minutes"
+    name = result.made_by.get("backbone")
+    say(f"Calibration of {name} from {len(result.clean)} clips{site} in {out}")
+    if result.default_rule:
+        say(f"its rule: {result.default_rule} ({result.made_by.get('default_why')})")
+    say(f"use it: driftscore classify ... --backbone {options['backbone']} --calibration {out}")
+    if problems:
+        raise click.exceptions.Exit(1)
+
+
+@app.command()
+@click.argument("model")
+@click.option("--out", "-o", help="A folder to carry elsewhere; else the cache.")
+@click.option("--int8", is_flag=True,
+              help="Round the weights to int8: faster, and not the same model.")  # fmt: skip
+@click.option("--clips", multiple=True,
+              help="Recordings to compare with torch on, besides ours; repeatable.")  # fmt: skip
+def export(model: str, out: str | None, int8: bool, clips: tuple[str, ...]) -> None:
+    """Turn a CLAP checkpoint into ONNX, which runs without torch.
+
+    MODEL is a CLAP: a hub id or a folder. The result is checked against torch.
+
+    $ driftscore export laion/clap-htsat-unfused
+    $ driftscore export laion/clap-htsat-unfused --int8 --out clap-int8
+    """
+    from driftscore.backbones.clap.export import export as write  # torch is needed only here
+
+    home = None if out is None else output_folder(out)
+    say(f"Exporting {model} and comparing it with torch (half a minute to a minute)")
+    exported = write(model, home, int8=int8, clips=expand(clips))
+    agreement = exported.manifest.agreement
+    say(f"{exported.manifest.precision} export of {model} in {exported.home}")
+    largest = max(agreement["audio"], agreement["text"])
+    say(
+        f"largest difference from torch: {largest:.1e}; least cosine with torch: sounds "
+        f"{agreement['audio_cosine']:.6f}, texts {agreement['text_cosine']:.6f}"
+    )
+    use = f"--backbone {exported.home}" if out or int8 else f"--backbone {model}"
+    say(f"used by: driftscore classify ... {use}")

@@ -1,0 +1,166 @@
+"""What commands share when they write: streams, messages, progress, failed recordings, rows."""
+
+import io
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, TypeVar
+
+import click
+
+from driftscore.errors import WriteError
+from driftscore.formats import OutputValue, visible
+from driftscore.storage.files import STDOUT, is_stream, is_url, replacing, writing_to
+from driftscore.system.process import separate_stderr
+from driftscore.system.progress import progress_bar
+
+if TYPE_CHECKING:
+    from driftscore.backbones import Backbone
+    from driftscore.classifier import Classifier
+    from driftscore.embedder import Embedded
+    from driftscore.scoring.head import Result
+
+UNITS = {True: "sd", False: "raw"}
+"""The unit of scores for the column `unit`, by whether they are standardised."""
+_SHOW_S = 0.1  # from one step of the bar to the next
+_FEW = 3  # up to this many files no progress bar is drawn
+
+
+class ClosedStdout(io.TextIOBase):
+    """Stands for a stdout that was closed before the command was started."""
+
+    def write(self, text: str) -> int:
+        """Refuse to write, in one sentence."""
+        raise WriteError("stdout is closed, so nothing can be written; use --out FILE")
+
+
+def open_streams() -> None:
+    """Make the three streams usable: escape what an encoding lacks, replace what is closed."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:  # closed: else the next file that is opened would be stdout
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+    if sys.stdout is None:
+        sys.stdout = ClosedStdout()
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (until the end)
+    separate_stderr()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def discard_stdout() -> None:
+    """Let what is still buffered for stdout go nowhere: Python would fail to write it at exit."""
+    try:
+        number = sys.stdout.fileno()
+    except (OSError, ValueError):  # a stream in memory, or one that is closed
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, number)
+    os.close(nowhere)
+
+
+def say(text: str) -> None:
+    """Write a line to stderr; control characters of a name are shown as escapes."""
+    print("\n".join(map(visible, text.split("\n"))), file=sys.stderr)
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number of things in words: 1 event, 2,000 events."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def report_model(backbone: "Backbone", *classifiers: "Classifier") -> None:
+    """Report what a model runs in, and which rules were chosen and why."""
+    say(f"runtime: {backbone.runtime or f'{backbone.name} does not say what it runs in'}")
+    for classifier in classifiers:
+        if hasattr(classifier, "rule_"):
+            say(f"rule: {classifier.rule_.name} ({classifier.why_})")
+
+
+@dataclass
+class Tally:
+    """The recordings that failed: reported on stderr, counted in the exit status."""
+
+    quiet: bool = False
+    failed: int = 0
+    longest: tuple[float, str] = (0.0, "")
+    """The seconds and the name of the longest recording."""
+
+    def fail(self, reason: str) -> None:
+        """Count a recording that could not be used, and report it unless quiet."""
+        self.failed += 1
+        if not self.quiet:
+            say(f"skipped: {reason}")
+
+    def finish(self, total: int) -> None:
+        """End with status 1 if any recording failed."""
+        if self.failed:
+            say(f"{self.failed} of {total} recordings could not be used")
+            raise click.exceptions.Exit(1)
+
+
+Outcome = TypeVar("Outcome", "Embedded", "Result")
+
+
+def watched(
+    work: Callable[[list[str]], Iterator[Outcome]], recordings: list[str], tally: Tally
+) -> Iterator[Outcome]:
+    """Yield what becomes of recordings, with a progress bar and a tally."""
+    total = len(recordings) if len(recordings) > _FEW else 0
+    with progress_bar("Embedding recordings", total) as advance:
+        new, shown_at = 0, time.monotonic()
+        for outcome in work(recordings):
+            if outcome.error:
+                tally.fail(outcome.error)
+            elif outcome.seconds > tally.longest[0]:
+                tally.longest = (outcome.seconds, outcome.source)
+            yield outcome
+            new += 1
+            if time.monotonic() - shown_at > _SHOW_S:
+                advance(new)
+                new, shown_at = 0, time.monotonic()
+        advance(new)
+
+
+@contextmanager
+def output(path: str | None) -> Iterator[IO[str]]:
+    """Yield stdout, a device or a pipe, or a file that is moved into place when it is complete.
+
+    A name that is not UTF-8 is written with escapes.
+    """
+    if path is None or path == STDOUT:
+        yield sys.stdout
+    elif not is_url(path) and is_stream(path):
+        with (
+            writing_to(path),
+            open(path, "a", encoding="utf-8", errors="backslashreplace") as stream,
+        ):
+            yield stream
+    else:
+        with (
+            replacing(path) as partial,
+            open(partial, "w", encoding="utf-8", errors="backslashreplace") as stream,
+        ):
+            yield stream
+
+
+def span_row(
+    source: str, label: str, start_s: float, end_s: float, score: float, **more: OutputValue
+) -> dict[str, OutputValue]:
+    """Return the row of a label from one time to another."""
+    row: dict[str, OutputValue] = {
+        "file": source,
+        "start_s": start_s,
+        "end_s": end_s,
+        "time": "",
+        "label": label,
+        "score": score,
+        **dict.fromkeys(("threshold", "level_db", "snr_db", "unit", "error"), ""),
+    }
+    return row | {name: "" if value is None else value for name, value in more.items()}

@@ -1,0 +1,261 @@
+"""Embeddings of windows of any length at any hop, as a stream.
+
+A backbone that is local in time (`LocalBackbone`) computes the frames of a recording once, in
+blocks with context on both sides; a window is then a pooling of its frames, so that a fine hop
+costs almost nothing. The frames do not depend on the length of a block: a stream in short blocks
+gives the bits of the file in long ones. Beyond its ends a recording is silent. Any other backbone
+encodes each window by itself.
+
+Windows start at multiples of the hop, taken to the nearest frame, and end within the recording; a
+recording shorter than a window is one window. Windows of digital silence are left out.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftscore.audio.recordings import Recording, Samples, check_length, describe, resampled_blocks
+from driftscore.backbones.protocol import Backbone, Features, LocalBackbone
+from driftscore.backbones.vectors import Vector
+from driftscore.engines.protocol import check_finite
+from driftscore.engines.window_log import WindowLog
+from driftscore.errors import UsageError
+
+BLOCK_S = 40.0
+"""Length of a block of a file: long ones cost least."""
+LIVE_BLOCK_S = 0.96
+"""Length of a block of a live stream: short ones answer soonest."""
+Flags = NDArray[np.bool_]
+WindowEmbedding = tuple[float, float, Vector]
+"""Start and end of a window in seconds, and its unit embedding."""
+
+
+Framed = tuple[Features, Flags]
+"""The frames of one block, (channels, frames), and which of them are not silent."""
+
+
+def window_stream(
+    backbone: Backbone,
+    *,
+    window_s: float,
+    hop_s: float,
+    block_s: float = BLOCK_S,
+    pool: ThreadPoolExecutor | None = None,
+    store: WindowLog | None = None,
+) -> "_EncodedWindows | _PooledWindows":
+    """Return a stream: `feed` takes samples at the backbone's rate, `finish` ends the recording.
+
+    Both return the windows that are complete and not silent. With a pool, blocks are computed in
+    its threads. Windows that a `store` has are not computed again; those that follow are added.
+    """
+    if not 0 < hop_s <= window_s < float("inf"):
+        raise UsageError(
+            f"The hop must be positive and at most the window, got {hop_s:g} s and {window_s:g} s"
+        )
+    if isinstance(backbone, LocalBackbone):
+        return _PooledWindows(backbone, window_s, hop_s, block_s, pool, store)
+    if window_s > backbone.seconds:
+        raise UsageError(
+            f"A window of {backbone.name} has at most {backbone.seconds:g} s, got {window_s:g} s"
+        )
+    return _EncodedWindows(backbone, window_s, hop_s, store)
+
+
+def sliding_embeddings(
+    recording: Recording, backbone: Backbone, *, window_s: float, hop_s: float
+) -> Iterator[WindowEmbedding]:
+    """Yield the embedding of each window that is not silent, in order of time."""
+    stream = window_stream(backbone, window_s=window_s, hop_s=hop_s)
+
+    def complete() -> Iterator[list[WindowEmbedding]]:
+        count = 0
+        for part in resampled_blocks(recording, backbone.rate):
+            count += len(part)
+            yield stream.feed(part)
+        check_length(recording, count / backbone.rate)
+        yield stream.finish()
+
+    for window in chain.from_iterable(complete()):
+        check_finite(describe(recording), window[2])
+        yield window
+
+
+class _EncodedWindows:
+    """Windows that are encoded one by one."""
+
+    def __init__(
+        self, backbone: Backbone, window_s: float, hop_s: float, store: WindowLog | None
+    ) -> None:
+        self._backbone = backbone
+        self._store = store
+        self._length = max(1, round(backbone.rate * window_s))
+        self._hop = max(1, round(backbone.rate * hop_s))
+        self._buffer: Samples = np.zeros(0, np.float32)
+        self._start = 0  # position of the buffer in the recording
+        self._number = 0
+
+    def feed(self, samples: Samples) -> list[WindowEmbedding]:
+        self._buffer = np.concatenate([self._buffer, samples])
+        windows: list[WindowEmbedding] = []
+        while (first := self._number * self._hop) + self._length <= self._start + len(self._buffer):
+            windows += self._window(first, self._length)
+            self._number += 1
+        spare = min(first - self._start, len(self._buffer))
+        self._buffer, self._start = self._buffer[spare:], self._start + spare
+        return windows
+
+    def finish(self) -> list[WindowEmbedding]:
+        if self._number or not len(self._buffer):
+            return []
+        self._store = None  # a recording shorter than a window is not worth storing
+        return self._window(0, len(self._buffer))
+
+    def _window(self, first: int, length: int) -> list[WindowEmbedding]:
+        """Return one window, or none if it is silent."""
+        row: Vector | None = None
+        if self._store and self._number < len(self._store.done):
+            row = self._store.done[self._number]
+        else:
+            samples = self._buffer[first - self._start : first - self._start + length].copy()
+            if samples.any():
+                row = self._backbone.encode(self._backbone.features(samples))
+            if self._store:
+                self._store.add(row)
+        rate = self._backbone.rate
+        return [] if row is None else [(first / rate, (first + length) / rate, row)]
+
+
+class _PooledWindows:
+    """Windows that are pooled from frames; only the samples and frames still needed are kept.
+
+    Samples are cut into blocks with context on both sides, which become frames in order.
+    """
+
+    def __init__(
+        self,
+        backbone: LocalBackbone,
+        window_s: float,
+        hop_s: float,
+        block_s: float,
+        pool: ThreadPoolExecutor | None,
+        store: WindowLog | None,
+    ) -> None:
+        self._backbone = backbone
+        self._store = store
+        self._stored = len(store.done) if store else 0
+        self._window_s, self._hop_s = window_s, hop_s
+        self._length = max(1, round(window_s / backbone.frame_s))
+        self._number = 0  # of the next window
+        self._step = round(backbone.frame_s * backbone.rate)  # samples per frame
+        self._margin = -(-round(backbone.context_s * backbone.rate) // self._step)
+        self._size = max(1, round(block_s / backbone.frame_s))
+        # Silence before the recording is the context of its first frame.
+        self._buffer: Samples = np.zeros(self._margin * self._step, np.float32)
+        self._samples = 0  # so far
+        self._cut = 0  # blocks so far
+        self._pool = pool
+        self._pending: deque[Future[Framed]] = deque()
+        self._frames: Features = np.zeros((0, 0), np.float32)
+        self._sounding: Flags = np.zeros(0, np.bool_)
+        self._start = 0  # number of the first frame that is kept
+
+    def feed(self, samples: Samples) -> list[WindowEmbedding]:
+        self._samples += len(samples)
+        return self._windows(self._blocks(samples), max_pending=self._backbone.parallel)
+
+    def finish(self) -> list[WindowEmbedding]:
+        count = max(0, -(-(self._total_frames - self._cut * self._size) // self._size))
+        needed = (count * self._size + 2 * self._margin) * self._step
+        silence = np.zeros(max(0, needed - len(self._buffer)), np.float32)
+        windows = self._windows(self._blocks(silence)[:count], max_pending=0)
+        if self._number or not self._end:
+            return windows
+        row = self._pooled(0, self._end)
+        return [] if row is None else [(0.0, self._samples / self._backbone.rate, row)]
+
+    @property
+    def _total_frames(self) -> int:
+        """Frames of the audio so far; a recording of less than one frame has one."""
+        return max(1, round(self._samples / self._step)) if self._samples else 0
+
+    @property
+    def _end(self) -> int:
+        """The number of the frame after the last one that is kept."""
+        return self._start + len(self._sounding)
+
+    def _first_frame(self, number: int) -> int:
+        """Return the first frame of a window."""
+        return round(number * self._hop_s / self._backbone.frame_s)
+
+    def _blocks(self, samples: Samples) -> list[Samples]:
+        """Return the blocks that are complete, each with its context."""
+        self._buffer = np.concatenate([self._buffer, samples])
+        length, block = (self._size + 2 * self._margin) * self._step, self._size * self._step
+        count = max(0, (len(self._buffer) - length) // block + 1)
+        blocks = [self._buffer[k * block : k * block + length].copy() for k in range(count)]
+        self._buffer = self._buffer[count * block :].copy()
+        self._cut += count
+        return blocks
+
+    def _framed(self, block: Samples) -> Framed:
+        """Return the frames of one block, without its context."""
+        inner = slice(self._margin, self._margin + self._size)
+        frames = self._backbone.frames(self._backbone.features(block))[:, inner]
+        sounding = block.reshape(-1, self._step)[inner].any(axis=1)
+        return np.ascontiguousarray(frames), np.asarray(sounding)
+
+    def _windows(self, blocks: list[Samples], *, max_pending: int) -> list[WindowEmbedding]:
+        """Return the windows that are complete after these blocks, in order."""
+        # Blocks of which the store has all windows are not computed.
+        needed = self._first_frame(self._stored)
+        while blocks and self._end + self._size <= needed and not self._pending:
+            blocks = blocks[1:]
+            self._start += self._size
+        windows: list[WindowEmbedding] = []
+        while self._store and self._number < self._stored:
+            if self._first_frame(self._number) + self._length > self._total_frames:
+                break
+            self._append(windows, self._store.done[self._number])
+        framed: Iterator[Framed] = map(self._framed, blocks)
+        if self._pool:
+            self._pending += [self._pool.submit(self._framed, block) for block in blocks]
+            count = len(self._pending) - max_pending
+            framed = (self._pending.popleft().result() for _ in range(count))
+        for frames, sounding in framed:
+            within = self._total_frames - self._end  # none beyond the recording
+            frames, sounding = frames[:, :within], sounding[:within]
+            if len(self._sounding):
+                frames = np.concatenate([self._frames, frames], axis=1)
+                sounding = np.concatenate([self._sounding, sounding])
+            self._frames, self._sounding = frames, sounding
+            while self._number >= self._stored:
+                first = self._first_frame(self._number)
+                if first + self._length > self._end:
+                    break
+                row = self._pooled(first, first + self._length)
+                if self._store:
+                    self._store.add(row)
+                self._append(windows, row)
+            first = self._first_frame(max(self._number, self._stored))
+            spare = min(max(0, first - self._start), len(self._sounding))
+            self._frames, self._sounding = self._frames[:, spare:], self._sounding[spare:]
+            self._start += spare
+        return windows
+
+    def _append(self, windows: list[WindowEmbedding], row: Vector | None) -> None:
+        """Add the next window, unless it is silent."""
+        start_s = self._number * self._hop_s
+        self._number += 1
+        if row is not None:
+            windows.append((start_s, start_s + self._window_s, row))
+
+    def _pooled(self, first: int, last: int) -> Vector | None:
+        """Return the embedding of a window of frames; None if it is silent."""
+        span = slice(first - self._start, last - self._start)
+        if not self._sounding[span].any():
+            return None
+        return self._backbone.pool(np.ascontiguousarray(self._frames[:, span]))

@@ -1,0 +1,119 @@
+"""False alarms per hour -> the score that a label must reach, without labelled audio.
+
+What a label scores on other sounds is known from the calibration. Its upper spread
+
+    u = (90 % quantile - median) / 1.2816
+
+is the standard deviation of a normal distribution with that tail; the highest scores, among which
+the label's own sounds may be, do not enter. A threshold is a multiple of u above the background.
+How often other sounds reach a multiple was measured once (`RATES`), for 50 labels in 12 hours of
+soundscapes with one sound per minute in recorded noise (`python -m training.false_alarms`, on
+soundscapes of `train` with the seeds 1 to 6).
+
+In a quiet recording of the place each label has its own rate (`quiet_multiples`); in a recording
+that may hold the labels themselves only the many low peaks are counted (`own_multiples`).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftscore.backbones.vectors import Scores
+from driftscore.errors import UsageError
+
+Multiples = NDArray[np.float64]
+
+DEFAULT_FALSE_ALARMS = 0.5
+"""False alarms per hour and label, in a place with one other sound per minute."""
+RATES = (
+    (2.5, 3.88), (3.0, 2.44), (3.5, 1.59), (4.0, 1.08), (4.5, 0.76), (5.0, 0.467), (5.5, 0.268),
+    (6.0, 0.147), (6.5, 0.0617), (7.0, 0.0233), (8.0, 0.00833),
+)  # fmt: skip
+"""Multiples of the upper spread, and how often per hour other sounds reach them for one label."""
+LOWEST = RATES[0][0]
+"""The multiple at which peaks are counted to compare a place with the measurement."""
+FITS = 2.326
+"""A clip fits a label from this multiple on: one in a hundred other sounds does."""
+_NORMAL_90 = 1.2815515655446004  # 90 % quantile of the standard normal distribution
+_MAX_BELOW = 1.5  # a quiet recording lowers a multiple by no more: it lacks other sounds
+_POINTS = np.array([(multiple, np.log(rate)) for multiple, rate in RATES])
+# Far points at both ends continue the slope of the nearest part of the measurement.
+_MULTIPLES, _LOG_RATES = np.vstack([
+    _POINTS[0] + 1e3 * (_POINTS[0] - _POINTS[2]),
+    _POINTS,
+    _POINTS[-1] + 1e3 * (_POINTS[-1] - _POINTS[-3]),
+]).T  # fmt: skip
+
+
+def upper_spread(scores: Scores) -> Scores:
+    """Return the upper spread of each column of n x C scores."""
+    median, high = np.quantile(scores, (0.5, 0.9), axis=0)
+    spread: Scores = (high - median) / _NORMAL_90
+    return np.maximum(spread, 1e-9)
+
+
+def fitting_labels(
+    scores: Scores, prior: Scores, spreads: Scores, opposed: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Return which labels fit a clip at all, from its scores of the labels and negative words.
+
+    A label fits if it scores as only one in a hundred other sounds does, and higher than every
+    negative word that competes with it: `opposed`, (labels, negatives).
+    """
+    multiples, count = (scores - prior) / spreads, len(opposed)
+    others = np.where(opposed, multiples[count:], -np.inf)
+    best = others.max(axis=1, initial=-np.inf)
+    fits: NDArray[np.bool_] = (multiples[:count] >= FITS) & (multiples[:count] >= best)
+    return fits
+
+
+def multiple_for(false_alarms: float) -> float:
+    """Return the multiple of the upper spread that other sounds reach this often per hour."""
+    if not (np.isfinite(false_alarms) and false_alarms > 0):
+        raise UsageError(
+            f"False alarms per hour must be a positive number, got {false_alarms:g}; "
+            "use 0.1 for few, 2 for many"
+        )
+    return float(np.interp(-np.log(false_alarms), -_LOG_RATES, _MULTIPLES))
+
+
+def rate_of(multiple: float) -> float:
+    """Return how often per hour other sounds reach a multiple of the upper spread."""
+    return float(np.exp(np.interp(multiple, _MULTIPLES, _LOG_RATES)))
+
+
+def quiet_multiples(
+    peaks: Sequence[Sequence[float]], hours: float, false_alarms: Sequence[float]
+) -> Multiples:
+    """Return the multiple for each label, given its peaks in a recording without the labels.
+
+    With enough hours it is the peak that is reached as often as allowed; with fewer, the highest
+    peak is extended by the slope of the measurement.
+    """
+    multiples = []
+    for own, budget in zip(peaks, false_alarms, strict=True):
+        allowed = budget * hours
+        ranked = sorted(own, reverse=True)
+        highest = max([LOWEST, *own])
+        if allowed >= 1:
+            reached = ranked[int(allowed) - 1] if len(ranked) >= int(allowed) else LOWEST
+        else:
+            reached = multiple_for(rate_of(highest) * allowed)
+        multiples.append(max(reached, multiple_for(budget) - _MAX_BELOW))
+    return np.array(multiples)
+
+
+def own_multiples(
+    peaks: Sequence[Sequence[float]], hours: float, false_alarms: Sequence[float]
+) -> Multiples:
+    """Return the multiple for each label, given its peaks in the recording itself.
+
+    A label whose low peaks are more frequent than in the measurement gets a higher multiple.
+    """
+    multiples = []
+    for own, budget in zip(peaks, false_alarms, strict=True):
+        low = sum(peak >= LOWEST for peak in own)
+        shift = LOWEST - multiple_for(max(low, 0.5) / hours) if hours > 0 else 0.0
+        multiples.append(multiple_for(budget) + float(np.clip(shift, -_MAX_BELOW, 2 * _MAX_BELOW)))
+    return np.array(multiples)

@@ -1,0 +1,24 @@
+"""Rank labels by the cosine with their clean prompt (Base).
+
+score = z . C_c
+"""
+
+from driftscore.scoring.bank import ClassBank
+from driftscore.scoring.head import Head
+from driftscore.scoring.rules.protocol import Needs, Variant
+
+SHORT = "Base"
+NEEDS = Needs.NOTHING
+VARIANTS = (
+    Variant(
+        "standardised",
+        "Base, std.",
+        "its scores are standardised by the calibration of the model",
+        setting="calibration",
+    ),
+)
+
+
+def compile(bank: ClassBank) -> Head:
+    """Return the head of plain zero-shot classification."""
+    return Head(bank.labels, bank.prototypes)

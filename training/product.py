@@ -1,0 +1,40 @@
+"""What the training of the audio tower uses of the package, imported in one place.
+
+A module of the package that moves is followed here and nowhere else in the audio half.
+"""
+
+from functools import cache
+
+from driftscore.backbones.mini import FRONT_END as STUDENT_FRONT_END
+from driftscore.backbones.mini import HOME as MODEL_HOME
+from driftscore.backbones.mini import load as load_mini
+from driftscore.backbones.mn04 import Tagger, load_tagger
+from driftscore.backbones.mn04.tagger import FRONT_END as TEACHER_FRONT_END
+from driftscore.backbones.mn04.tagspace import load_space
+from driftscore.backbones.onnx.log_mel import FrontEnd
+from driftscore.storage.files import replacing, sha256
+from training.collect import SHARED
+
+__all__ = [
+    "MODEL_HOME",
+    "STUDENT_FRONT_END",
+    "TEACHER_FRONT_END",
+    "FrontEnd",
+    "load_mini",
+    "load_space",
+    "replacing",
+    "sha256",
+    "student_log_mel",
+    "tagger",
+    "teacher_log_mel",
+]
+
+
+@cache
+def tagger() -> Tagger:
+    """Return the teacher, mn04, loaded once per process."""
+    return load_tagger(SHARED / "models" / "mn04")
+
+
+student_log_mel = STUDENT_FRONT_END
+teacher_log_mel = TEACHER_FRONT_END
