@@ -44,6 +44,9 @@ KIND = "calibration"
 UNIT = "standard deviations above what the label scores on other sounds"
 """The unit of a standardised score, in words."""
 MIN_CLIPS = 20
+ANCHOR_WEIGHT, ANCHOR_SHARPNESS = 0.2, 1.0
+"""How far `anchored` moves a prototype, and how strongly it prefers the clips nearest to it."""
+_TINY = 1e-12
 _LEVELS = 127  # embeddings are stored as 8-bit integers, scaled row by row
 
 
@@ -217,6 +220,33 @@ def standardise(head: Head, calibration: Calibration) -> Head:
     return Head(head.labels, weights.astype(np.float32), offsets.astype(np.float32), made_by)
 
 
+def anchored(
+    prototypes: Matrix,
+    calibration: Calibration,
+    *,
+    weight: float = ANCHOR_WEIGHT,
+    sharpness: float = ANCHOR_SHARPNESS,
+) -> Matrix:
+    """Return unit prototypes, each moved a little towards the clean clips that it matches.
+
+    s_i = z_i . C_c, standardised over the clips i;  a_i = softmax_i(sharpness * s_i)
+    R_c = unit(sum_i a_i (z_i - m));  Q_c = unit((1 - weight) C_c + weight R_c)
+    """
+    if prototypes.shape[1] != calibration.dim:
+        raise MismatchError(
+            f"The prototypes have {prototypes.shape[1]} dimensions, the calibration "
+            f"{calibration.dim}: they belong to different models"
+        )
+    wide, clean = prototypes.astype(np.float64), calibration.clean.astype(np.float64)
+    scores = wide @ clean.T
+    centred = scores - scores.mean(axis=1, keepdims=True)
+    logits = sharpness * centred / (scores.std(axis=1, keepdims=True) + _TINY)
+    shares = np.exp(logits - logits.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    nearest = _unit(shares @ (clean - clean.mean(axis=0)))
+    return _unit((1 - weight) * wide + weight * nearest).astype(np.float32)
+
+
 def agreement(compile_: Callable[[Calibration], Head], calibration: Calibration) -> float:
     """Return how often the noisy copy of a clip gets the label of the clean clip.
 
@@ -232,6 +262,11 @@ def agreement(compile_: Callable[[Calibration], Head], calibration: Calibration)
         clean, noisy = head.scores(other.clean), head.scores(other.noisy)
         same.append(np.mean(clean.argmax(axis=1) == noisy.argmax(axis=1)))
     return float(np.mean(same))
+
+
+def _unit(rows: Statistics) -> Statistics:
+    unit: Statistics = rows / (np.linalg.norm(rows, axis=1, keepdims=True) + _TINY)
+    return unit
 
 
 def _covariance(rows: Statistics) -> Statistics:

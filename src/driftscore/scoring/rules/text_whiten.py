@@ -41,4 +41,5 @@ def compile(
     some = bank.prototypes[:_LABELS].astype(np.float64)
     drifts = rows - np.repeat(some, len(rows) // len(some), axis=0)
     centred = drifts - drifts.mean(axis=0)
-    return discounted(bank, centred.T @ centred / len(centred), amount)
+    covariance = centred.T @ centred / len(centred)
+    return Head(bank.labels, discounted(bank.prototypes, covariance, amount))
