@@ -3,7 +3,7 @@
 Written to `sets/` of the training folder (`$DRIFTSCORE_TRAINING`), one folder per label. They are
 measured on, never trained on and never copied into the project:
 
-- `urban/fold3`, `urban/fold2`, `kitchen/choose`, `kitchen/report`: by the tools of the shared folder
+- `urban/fold3`, `urban/fold2`, `kitchen/choose`, `kitchen/report`: by tools of the shared folder
 - `office/clean` and `office/noisy`: sounds of DCASE 2016 task 2, alone and in real office noise at
   -6, 0 and +6 dB (Stevens05/SASED)
 - `animals`: ten animals, equal files once (YashNita/Animal-Sound-Dataset)
