@@ -191,7 +191,11 @@ def test_das_is_the_paper_to_the_bit_also_with_a_calibration(
     np.testing.assert_array_equal(head.weights, paper)
 
 
-def test_the_variants_of_das_are_their_formulas(bank: ClassBank, calibration: Calibration) -> None:
+def test_the_variants_of_das_are_their_formulas(
+    bank: ClassBank, calibration: Calibration, rng: np.random.Generator
+) -> None:
+    more = 0.1 * rng.standard_normal(calibration.noisy.shape) * rng.random(calibration.dim)
+    calibration = replace(calibration, noisy=unit((calibration.noisy + more).astype(np.float32)))
     moved = calibration.noisy.astype(np.float64) - calibration.clean
     strongest = np.linalg.eigh(covariance_by_loops(moved))[1][:, -20:]
     measured = []
