@@ -28,10 +28,9 @@ from driftscore.lab.runs.truth import Truth
 from driftscore.scoring.calibration import Calibration
 from driftscore.scoring.rules import find_rule
 from training.calibration import MODELS
-from training.choose import BALANCED, NOISY_PART, REPORT
+from training.choose import BALANCED, NOISY_PART, REPORT, STORED
 
 ROOT = Path(__file__).resolve().parent.parent
-STORED = ROOT / "docs" / "promise.json"
 FILES = ("README.md", "docs/noise.md", "docs/model-card.md")
 NAMES = {
     "esc50": "ESC-50, 50 classes",
@@ -323,9 +322,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0], allow_abbrev=False)
     parser.add_argument("models", nargs="*", default=["mini", "mn04"])
     parser.add_argument("--store", help="the folder of the lab's results; without it only texts")
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; fail if a text differs"
-    )
+    parser.add_argument("--check", action="store_true", help="only compare the texts")
     options = parser.parse_args()
     stored: dict[str, Any] = {"defaults": {}, "rows": [], "left_out": []}
     if STORED.exists():
@@ -365,9 +362,7 @@ def main() -> None:
         raise SystemExit(f"Not as the stored rows say: {', '.join(wrong)}")
     if not options.check:
         STORED.write_text(json.dumps(stored, indent=0) + "\n", encoding="utf-8")
-        print(
-            f"{len(stored['rows'])} rows in {STORED}; texts written: {', '.join(wrong) or 'none'}"
-        )
+        print(f"{len(stored['rows'])} rows in {STORED}; written: {', '.join(wrong) or 'none'}")
 
 
 if __name__ == "__main__":
