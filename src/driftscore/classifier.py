@@ -22,7 +22,7 @@ from driftscore.backbones.vectors import Matrix, Scores, matrix
 from driftscore.embedder import Embedded, Embedder
 from driftscore.errors import AudioError, UsageError, unknown
 from driftscore.scoring.bank import build_bank
-from driftscore.scoring.calibration import Calibration
+from driftscore.scoring.calibration import Calibration, standardise
 from driftscore.scoring.head import Head, Result, results_of, score_embeddings
 from driftscore.scoring.rules import (
     NOISY_PROMPTS,
@@ -66,7 +66,8 @@ class Classifier:
         prompts: how prompts are composed; None for those of the preset.
         preset: the settings of a paper, by name, or the path of a preset file.
         standardised: whether scores are standard deviations above what a label scores on other
-            sounds, for which a calibration is needed; None to decide by the preset and the rule.
+            sounds, for which a calibration is needed. None: with a threshold, and for events, if
+            the preset and the rule allow it; labels are compared by the scores of the rule.
         threshold: `predict_labels` reports every label with at least this score. Thresholds of
             events are settings of `Detection`.
         head: a compiled head, in place of labels and rule.
@@ -112,6 +113,10 @@ class Classifier:
 
     def fit(self, X: object = None, y: object = None) -> "Classifier":
         """Load the model and compile the head; X and y are ignored: nothing is learnt."""
+        return self._compile(one_by_one=self.threshold is not None)
+
+    def _compile(self, *, one_by_one: bool) -> "Classifier":
+        """Compile the head; standardised where labels are judged one by one, if that can be."""
         labels = self._check()
         if not hasattr(self, "embedder_"):
             backbone = self.backbone
@@ -120,15 +125,20 @@ class Classifier:
         if self.head is not None:
             head = self.head if isinstance(self.head, Head) else Head.load(self.head)
             check_model(head.made_by, model, what="The head")
-            self.calibration_ = self._calibration(model) if head.standardised else None
+            calibrated = head.standardised or (
+                self.standardised is not False and "calibration" in head.made_by
+            )
+            self.calibration_ = self._calibration(model) if calibrated else None
+            if one_by_one and self.calibration_ is not None and not head.standardised:
+                head = standardise(head, self.calibration_)
         else:
             calibration = self._calibration(model)
             self.rule_, self.why_ = self._chosen_rule(calibration)
-            standardised = self.standardised
-            if standardised is None:
+            can_be = self.standardised
+            if can_be is None:
                 by_default = load_preset(self.preset).standardised and self.rule_.standardised
-                standardised = by_default and calibration is not None
-            self.calibration_ = calibration if standardised else None
+                can_be = by_default and calibration is not None
+            self.calibration_ = calibration if can_be else None
             settings = {
                 name: self._embeddings(value) if name in _EMBEDDING_SETTINGS else value
                 for name, value in (self.settings or {}).items()
@@ -150,7 +160,7 @@ class Classifier:
                 preset=self.preset,
                 cache=cache,
                 calibration=calibration,
-                standardised=standardised,
+                standardised=can_be and (one_by_one or self.standardised is True),
             )
         self.head_: Head = head
         self.classes_ = np.array(head.labels)
@@ -229,9 +239,17 @@ class Classifier:
         return float(np.mean(self.predict(X) == np.asarray(y)))
 
     def detector(
-        self, watch: "WatchList | None" = None, settings: "Detection | None" = None
+        self,
+        watch: "WatchList | None" = None,
+        settings: "Detection | None" = None,
+        *,
+        one_label: bool = False,
     ) -> "Detector":
-        """Return the detector of events: of the labels, or of a watch list in their place."""
+        """Return the detector of events: of the labels, or of a watch list in their place.
+
+        With `one_label` its scores are those of `classify`, for the one label of a clip or window
+        (`Detector.label_or_none`), and not standard deviations, in which events are judged.
+        """
         from driftscore.detector import Detector
         from driftscore.events.watchlist import NONE, WatchList
 
@@ -240,10 +258,10 @@ class Classifier:
             labels = self._fitted().head_.labels if has_head else self._check()
             # A compiled head knows no words but its own.
             watch = WatchList.of(labels, (NONE,) if has_head else ())
-        words = self
+        words = copy.copy(self)
         if not has_head:
-            words = copy.copy(self).set_params(labels=(*watch.texts, *watch.competing))
-        head = words.fit().head_
+            words.set_params(labels=(*watch.texts, *watch.competing))
+        head = words._compile(one_by_one=not one_label).head_
         self.embedder_ = words.embedder_
         if not has_head:
             self.rule_, self.why_ = words.rule_, words.why_

@@ -21,7 +21,6 @@ from driftscore.text.prompts import words
 
 SHORT = "Text-whiten"
 NEEDS = Needs.TEXT
-CHOICES = {"amount": (0.025, 0.1, 0.3, 1.0)}
 PACK = "das52"
 TEMPLATE = "{c} with {p}"
 _LABELS = 32  # the drifts of so many labels are enough to estimate a covariance
@@ -41,4 +40,5 @@ def compile(
     some = bank.prototypes[:_LABELS].astype(np.float64)
     drifts = rows - np.repeat(some, len(rows) // len(some), axis=0)
     centred = drifts - drifts.mean(axis=0)
-    return discounted(bank, centred.T @ centred / len(centred), amount)
+    covariance = centred.T @ centred / len(centred)
+    return Head(bank.labels, discounted(bank.prototypes, covariance, amount))

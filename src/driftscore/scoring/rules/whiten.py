@@ -7,24 +7,25 @@ with D the covariance of the noisy minus the clean embeddings of a calibration.
 
 import numpy as np
 
+from driftscore.backbones.vectors import Matrix
 from driftscore.scoring.bank import ClassBank
 from driftscore.scoring.calibration import Calibration, Statistics
 from driftscore.scoring.head import Head
-from driftscore.scoring.rules.protocol import Needs
+from driftscore.scoring.rules.protocol import Needs, standardised_variant
 
 SHORT = "Whiten"
 NEEDS = Needs.CALIBRATION
-CHOICES = {"amount": (0.025, 0.1, 0.3, 1.0)}
+VARIANTS = (standardised_variant(SHORT),)
 
 
 def compile(bank: ClassBank, *, calibration: Calibration, amount: float = 0.1) -> Head:
     """Return the head that discounts the directions of noise."""
-    return discounted(bank, calibration.displacement, amount)
+    return Head(bank.labels, discounted(bank.prototypes, calibration.displacement, amount))
 
 
-def discounted(bank: ClassBank, covariance: Statistics, amount: float) -> Head:
-    """Return the head of the weights C (I + amount * covariance * d / trace)^-1."""
+def discounted(prototypes: Matrix, covariance: Statistics, amount: float) -> Matrix:
+    """Return prototypes (I + amount * covariance * d / trace)^-1."""
     dim = len(covariance)
     matrix = np.eye(dim) + amount * dim / np.trace(covariance) * covariance
-    weights = np.linalg.solve(matrix, bank.prototypes.astype(np.float64).T).T
-    return Head(bank.labels, weights.astype(np.float32))
+    weights: Matrix = np.linalg.solve(matrix, prototypes.astype(np.float64).T).T.astype(np.float32)
+    return weights
