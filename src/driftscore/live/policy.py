@@ -55,6 +55,16 @@ class Policy:
             ends = self._ends[source, label]
             return _recent(ends, now_s) + 1 >= (ends.maxlen or 1)
 
+    def cooling(self, source: str, label: str, now_s: float) -> bool:
+        """Return whether no message is sent now of a label, by the time of day."""
+        with self._lock:
+            return self._cools((source, label), now_s)
+
+    def _cools(self, key: tuple[str, str], now_s: float) -> bool:
+        last, cooldown_s = self._last.get(key), self._watch[key[0]].cooldown(key[1])
+        # A clock that was set back starts no cool-down.
+        return last is not None and last <= now_s < last + cooldown_s
+
     def decide(self, event: StoredEvent, stream_s: float) -> StoredEvent:
         """Return an event as it is reported; `stream_s` is its end by the time of the stream."""
         if event.rejected:
@@ -78,10 +88,7 @@ class Policy:
                         why = f"the same as event {other.id} of {other.source}"
                         return replace(event, rejected=why)
                 self._reported.append(event)
-            last = self._last.get(key)
-            if last is not None and event.end_s < last + self._watch[event.source].cooldown(
-                event.label
-            ):
+            if self._cools(key, event.end_s):
                 return replace(event, cooling=True)
             self._last[key] = event.end_s
             return event
