@@ -35,6 +35,7 @@ PURPOSES = {
     "plot": "pictures of events: --plot",
     "live": "driftscore listen: a microphone",
     "mqtt": "driftscore listen: MQTT and Home Assistant",
+    "privacy": "driftscore listen --privacy: a voice detector",
     "serve": "driftscore serve: HTTP and the page",
     "ray": "--engine ray: a cluster",
     "remote": "recordings by URL",

@@ -43,7 +43,7 @@ _SETTINGS = {"pre_roll_s": 3.0, "level_seconds": 60.0, "keep_days": 0.0, "disk_s
 @click.option("--webhook", multiple=True, metavar="URL",
               help="POST each event as JSON; the secret: DRIFTSCORE_WEBHOOK_SECRET.")  # fmt: skip
 @click.option("--exec", "programs", multiple=True, metavar="COMMAND",
-              help="Run a program for each event, which is JSON on its standard input.")  # fmt: skip
+              help="Run a program for each event, as JSON on its standard input.")  # fmt: skip
 @click.option("--site", default="home", help="The name of this machine in MQTT topics.")
 @click.option("--store", type=take.FILE, help="Keep events in this SQLite file, as --audit does.")
 @click.option("--table/--no-table", default=None,

@@ -24,17 +24,19 @@ MAX_COMPARED = 1000
 class Policy:
     """Decides what is reported; any thread may ask."""
 
-    def __init__(self, *, merge: bool = False) -> None:
+    def __init__(self, *, merge: bool = False, newest: int = 0) -> None:
         self._merge = merge
         self._watch: dict[str, WatchList] = {}
         self._ends: dict[tuple[str, str], deque[float]] = {}
         self._reported: deque[StoredEvent] = deque(maxlen=MAX_COMPARED)
         self._last: dict[tuple[str, str], float] = {}
-        self._number = 0
+        self._number = newest  # the id of the newest event of the store
         self._lock = threading.Lock()
+        self.reporting = threading.Lock()
+        """Held from the number of an event to its report: outputs get events by their numbers."""
 
     def number(self) -> int:
-        """Return a number that rises, also after a restart: milliseconds since 1970, or more."""
+        """Return a number that rises: milliseconds since 1970, or more if the clock was set back."""
         with self._lock:
             self._number = max(self._number + 1, time.time_ns() // 1_000_000)
             return self._number

@@ -288,6 +288,10 @@ class Worker:
 
     def _report(self, event: Event, run: _Run) -> None:
         """Decide whether an event is reported, write its clip, record it, and pass it on."""
+        with self._policy.reporting:
+            self._report_next(event, run)
+
+    def _report_next(self, event: Event, run: _Run) -> None:
         begun_s = run.since_1970_s
         report = StoredEvent(
             self._policy.number(),

@@ -191,7 +191,7 @@ class Delivery:
         self._transport.close()
         if (count := self._waiting.events) and self._stored:
             self._notify(
-                f"{self._transport.name} gets {count} events from the next run: they are in the store"
+                f"{self._transport.name} gets {count} events from the next run with the store"
             )
         return self._lost + count
 
