@@ -1,17 +1,22 @@
 """Listen for a long time at many times real time: memory, threads and descriptors.
 
     python -m bench.soak --minutes 30 --speed 20
+    python -m bench.soak --faults --minutes 120 --sources 4
 
 Two sources play a scene with sounds of the demo again and again. Events go to the store, lines of
 JSON, clips and an audit in a temporary folder. Memory is sampled every few seconds; its slope is
 that of a line through the second half, per hour of the clock and per hour of audio. On a machine
 that is too slow for the speed the sources wait, and the speed that was reached is stated.
+With `--faults` things break in between (`bench/faults.py`).
 """
 
 import argparse
 import gc
+import itertools
 import json
 import os
+import signal
+import sys
 import tempfile
 import threading
 import time
@@ -24,10 +29,14 @@ from driftscore import Classifier, Embedder
 from driftscore.audio.recordings import Samples, read
 from driftscore.decisions import DecisionStore
 from driftscore.events.watchlist import WatchList
-from driftscore.live.blocks import AudioBlock
+from driftscore.live.blocks import AudioBlock, SourceError
 from driftscore.live.clips import EventClips
 from driftscore.live.listener import Listener, ListenSettings
+from driftscore.live.outputs import Output
+from driftscore.live.outputs.delivery import Delivery
 from driftscore.live.outputs.jsonl import JsonLines
+from driftscore.live.outputs.mqtt import Mqtt
+from driftscore.live.outputs.webhook import Webhook
 
 RATE, SAMPLE_S, BLOCK_S = 32_000, 5.0, 0.1
 LABELS = ("siren", "alarm clock", "church bell", "dog bark", "glass breaking")
@@ -43,6 +52,8 @@ class Loop:
         self._samples = samples
         self._speed = speed
         self.waits = waits
+        self.drops = threading.Event()
+        """Set to make the source fail once."""
 
     def describe(self) -> str:
         """Return what it is called in messages."""
@@ -56,6 +67,9 @@ class Loop:
             due = begun + (position + step) / RATE / self._speed
             if stop.wait(max(0.0, due - time.monotonic())):
                 return
+            if self.drops.is_set():
+                self.drops.clear()
+                raise SourceError("the loop was interrupted")
             yield AudioBlock(self._samples[first : first + step], RATE, begun + position / RATE)
             position += step
 
@@ -93,10 +107,62 @@ def main() -> None:
     parser.add_argument(
         "--drop", action="store_true", help="drop audio where the machine is too slow"
     )
+    parser.add_argument("--faults", action="store_true", help="let things break in between")
+    parser.add_argument("--every", type=float, default=180.0, help="seconds between two faults")
+    for name in ("--child", "--mqtt", "--webhook"):
+        parser.add_argument(name, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.child:
+        listen(Path(given.child), given.speed, given.sources, given.mqtt, given.webhook)
+        return
     with tempfile.TemporaryDirectory() as folder:
-        found = soak(Path(folder), given.minutes, given.speed, given.sources, waits=not given.drop)
-        print(json.dumps(found))
+        home, minutes, speed, sources = Path(folder), given.minutes, given.speed, given.sources
+        if given.faults:
+            from bench.faults import run
+
+            print(json.dumps(run(home, minutes, speed, sources, given.every)))
+        else:
+            print(json.dumps(soak(home, minutes, speed, sources, waits=not given.drop)))
+
+
+def listen(home: Path, speed: float, count: int, mqtt: str, webhook: str) -> None:
+    """Listen until SIGTERM; SIGUSR1 makes a source fail, SIGUSR2 sets the clock by an hour."""
+    os.environ["DRIFTSCORE_CACHE"] = str(home / "cache")
+    jump_s, clock, clock_ns, stopped = [0.0], time.time, time.time_ns, threading.Event()
+    time.time = lambda: clock() + jump_s[0]
+    time.time_ns = lambda: clock_ns() + round(1e9 * jump_s[0])
+    samples, labels = scene(), WatchList.of(LABELS)
+    sources = {f"loop{n}": Loop(samples, speed, waits=True) for n in range(count)}
+    turns = itertools.cycle(sources.values())
+
+    def set_clock(*_: object) -> None:
+        jump_s[0] = 3600.0 if jump_s[0] <= 0 else -3600.0
+
+    signal.signal(signal.SIGUSR1, lambda *_: next(turns).drops.set())
+    signal.signal(signal.SIGUSR2, set_clock)
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    store = DecisionStore(home / "events.db")
+    broker = Mqtt(
+        mqtt, "soak", frozenset(sources), calibrated=False, change_words=lambda *_: None
+    )
+    outputs: list[Output] = [
+        *(Delivery(one, store=store, notify=_say) for one in (broker, Webhook(webhook))),
+        store,
+        JsonLines(sys.stdout),
+    ]
+    settings = ListenSettings(clips=EventClips(str(home / "clips"), keep_days=0.01))
+    classifier = Classifier(LABELS, backbone=Embedder("mini"))
+    audio_s = 0.0
+    with Listener(classifier, labels, sources, outputs, settings, notify=_say) as listener:
+        while not stopped.wait(SAMPLE_S) and not listener.failure:
+            total_s = sum(view.seconds for view in listener.views())
+            _say(f"soak: {json.dumps({'audio_s': total_s - audio_s})}")
+            audio_s = total_s
+    sys.exit(1 if listener.failure or listener.outputs.undelivered else 0)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def soak(home: Path, minutes: float, speed: float, count: int, *, waits: bool) -> dict[str, object]:

@@ -151,15 +151,21 @@ class Detector:
         *,
         block_s: float = LIVE_BLOCK_S,
         observer: Observer | None = None,
+        early: bool = False,
     ) -> EventStream:
-        """Return a stream that takes samples of this rate as they come."""
+        """Return a stream that takes samples of this rate as they come.
+
+        With `early` its `open` has an event as soon as it is sure, which costs twice the work.
+        """
         if self.source == "recording":
             raise UsageError(
                 "Thresholds from the recording itself need all of it; for a stream use "
                 "thresholds_from='calibration', or a quiet recording of the place"
             )
         backbone = self.embedder.backbone
-        return EventStream(self.rules, backbone, rate, block_s=block_s, observer=observer)
+        return EventStream(
+            self.rules, backbone, rate, block_s=block_s, observer=observer, early=early
+        )
 
     def label_or_none(self, source: str, embedding: Vector, seconds: float = 0.0) -> Result:
         """Return the scores of one clip, and which labels fit it at all (`fitting_labels`)."""

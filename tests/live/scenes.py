@@ -13,8 +13,10 @@ from driftscore.audio.recordings import Audio, Samples, read
 from driftscore.decisions.records import (
     LevelReport,
     LiveReport,
+    OutputStatus,
     Present,
     SourceStatus,
+    Started,
     StoredEvent,
     Words,
 )
@@ -112,6 +114,8 @@ class Kept:
         self.statuses: list[SourceStatus] = []
         self.watched: list[tuple[str, tuple[str, ...]]] = []
         self.present: list[frozenset[str]] = []
+        self.starts: list[Started] = []
+        self.problems: list[OutputStatus] = []
         self.closed = False
 
     def send(self, report: LiveReport) -> None:
@@ -123,6 +127,10 @@ class Kept:
             self.statuses.append(report)
         elif isinstance(report, Words):
             self.watched.append((report.source, report.watch.names))
+        elif isinstance(report, Started):
+            self.starts.append(report)
+        elif isinstance(report, OutputStatus):
+            self.problems.append(report)
         elif isinstance(report, Present):
             self.present.append(frozenset(report.labels))
 

@@ -19,7 +19,7 @@ import pytest
 import soundfile
 from click.testing import CliRunner
 
-from driftscore import Audio, Classifier, Detection
+from driftscore import Audio, Classifier, Detection, Event
 from driftscore.audio.recordings import read
 from driftscore.cli.listen import listen as app
 from driftscore.decisions import open_store
@@ -68,6 +68,59 @@ def test_a_file_at_20_times_speed_gives_the_events_of_the_file(
         assert event.start_s - begun_s == pytest.approx(position.start_s, abs=0.05)
         assert event.offset_s is not None
     assert abs(begun_s - time.time()) < 300
+
+
+def test_an_event_is_announced_before_it_ends_and_its_end_names_the_start(
+    classifier: Classifier,
+) -> None:
+    kept = listened(classifier, scene(60, SOUNDS))
+    ends = {event.start_id: event for event in kept.reported}
+    assert [start.withdrawn for start in kept.starts] == [""] * len(kept.reported)
+    assert set(ends) == {start.id for start in kept.starts}
+    for start in kept.starts:
+        event = ends[start.id]
+        assert start.label == event.label
+        assert start.id < event.id
+        assert abs(start.start_s - event.start_s) < 2.0
+
+
+def test_a_start_comes_before_the_complete_windows_and_does_not_change_the_events(
+    classifier: Classifier,
+) -> None:
+    audio, detector = scene(30, [(12.0, "siren")]), classifier.detector(WATCH)
+    plain, early = detector.stream(RATE), detector.stream(RATE, early=True)
+    times: dict[str, float] = {}
+    events = []
+    for first in range(0, len(audio.samples), 3200):
+        part = audio.samples[first : first + 3200]
+        events.append((plain.feed(part), early.feed(part)))
+        for name, stream in (("plain", plain), ("early", early)):
+            if stream.open:
+                times.setdefault(name, stream.seconds)
+    events.append((plain.finish(), early.finish()))
+    assert all(one == two for one, two in events)
+    assert times["early"] < times["plain"] - 1.0
+    assert 12.0 < times["early"] < 12.0 + 2.5
+
+
+def test_a_start_without_an_event_is_withdrawn(
+    classifier: Classifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The early windows are made to say that there is a siren; the complete ones have none."""
+    stream = type(classifier.detector(WATCH).stream(RATE))
+    plain = stream.open.fget  # type: ignore[attr-defined]
+
+    def seen(self: object) -> list[Event]:
+        seconds = self.seconds  # type: ignore[attr-defined]
+        early = [Event("siren", 9.0, seconds, 5.0, 3.0)] if 10 < seconds < 11 else []
+        return [*plain(self), *early]
+
+    monkeypatch.setattr(stream, "open", property(seen))
+    kept = listened(classifier, scene(20, []))
+    assert [start.withdrawn for start in kept.starts] == ["", "it stays below the threshold"]
+    assert kept.starts[0].id == kept.starts[1].id
+    assert not kept.reported
+    assert kept.present == [frozenset({"siren"}), frozenset()]
 
 
 def test_events_do_not_depend_on_the_blocks_of_the_source(classifier: Classifier) -> None:

@@ -17,11 +17,13 @@ from unittest.mock import MagicMock
 import pytest
 
 from driftscore import Classifier
-from driftscore.decisions.records import Words
+from driftscore.decisions import DecisionStore
+from driftscore.decisions.records import Started, Words
 from driftscore.errors import UsageError
 from driftscore.events.watchlist import WatchList
 from driftscore.live.listener import Listener
-from driftscore.live.outputs.mqtt import Mqtt, label_slugs
+from driftscore.live.outputs.delivery import Delivery
+from driftscore.live.outputs.mqtt import Mqtt, broker_problem, label_slugs
 from driftscore.version import __version__
 
 from .scenes import ScriptedSource, eventually, scene, stored, write
@@ -114,7 +116,7 @@ def observer(broker: RealBroker) -> Iterator[Observer]:
     watching.close()
 
 
-class Started:
+class StartedListener:
     """A listener that publishes to the broker."""
 
     def __init__(
@@ -122,11 +124,11 @@ class Started:
         calibrated: bool = False,
     ) -> None:  # fmt: skip
         self.messages: list[str] = []
-        self.mqtt = Mqtt(
-            f"mqtt://127.0.0.1:{broker.port}", "Yard", {"mic1"},
-            calibrated=calibrated, notify=self.messages.append,
+        mqtt = Mqtt(
+            f"mqtt://127.0.0.1:{broker.port}", "Yard", {"mic1"}, calibrated=calibrated,
             change_words=lambda name, text: self.listener.change_words(name, text),
         )  # fmt: skip
+        self.mqtt = Delivery(mqtt, notify=self.messages.append)
         watch = WatchList.of(["siren", "alarm clock"])
         self.listener = Listener(
             classifier, watch, {"mic1": source}, [self.mqtt], notify=self.messages.append
@@ -155,16 +157,14 @@ def offline(
     """Return an output without a broker, and the client that it uses."""
     client = FakeClient()
     monkeypatch.setattr("paho.mqtt.client.Client", lambda *_, **__: client)
-    mqtt = Mqtt(
-        url, "Yard", {"mic1"}, calibrated=calibrated, notify=print, change_words=lambda *_: None
-    )
+    mqtt = Mqtt(url, "Yard", {"mic1"}, calibrated=calibrated, change_words=lambda *_: None)
     return mqtt, client
 
 
 def test_discovery_is_that_of_the_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
     """The example of live.md, field by field (names of entities are added)."""
     mqtt, client = offline(monkeypatch, calibrated=True)
-    mqtt.send(Words("mic1", WatchList.of(["dog bark"])))
+    mqtt.show(Words("mic1", WatchList.of(["dog bark"])))
     payload = json.loads(client.messages()[CONFIG])
     components: Any = payload["components"]
     for component in components.values():
@@ -198,16 +198,27 @@ def test_discovery_is_that_of_the_documentation(monkeypatch: pytest.MonkeyPatch)
 
 def test_an_event_has_the_fields_of_the_contract(monkeypatch: pytest.MonkeyPatch) -> None:
     mqtt, client = offline(monkeypatch)
-    mqtt.send(Words("mic1", WatchList.of(["dog bark"])))
+    mqtt.show(Words("mic1", WatchList.of(["dog bark"])))
     level = json.loads(client.messages()[CONFIG])["components"]["level"]
     assert level["unit_of_measurement"] == "dBFS"  # without a calibrated microphone
     assert "device_class" not in level
     start = datetime(2026, 11, 16, 2, 10, 3, 250_000, tzinfo=UTC)
-    mqtt.send(stored(17, start=start, score=4.1))
+    mqtt.deliver(stored(17, start=start, score=4.1).message())
     assert json.loads(client.messages()[f"{HOME}/event"]) == {
-        "event_type": "dog_bark", "label": "dog bark", "score": 4.1,
+        "event_type": "dog_bark", "phase": "end", "label": "dog bark", "score": 4.1,
         "start": "2026-11-16T02:10:03.250+00:00", "end": "2026-11-16T02:10:07.750+00:00",
-        "duration_s": 4.5, "snr_db": 3.2, "id": "17",
+        "duration_s": 4.5, "snr_db": 3.2, "id": "17", "start_id": None,
+    }  # fmt: skip
+    begun = Started(16, "mic1", "dog bark", 3.2, 3.0, start.timestamp(), 0)
+    mqtt.deliver(begun.message())
+    expected = {
+        "event_type": "dog_bark", "phase": "start", "label": "dog bark", "score": 3.2,
+        "start": "2026-11-16T02:10:03.250+00:00", "id": "16", "start_id": "16",
+    }  # fmt: skip
+    assert json.loads(client.messages()[f"{HOME}/start"]) == expected
+    mqtt.deliver(replace(begun, withdrawn="more like 'cat'").message())
+    assert json.loads(client.messages()[f"{HOME}/start"]) == {
+        **expected, "phase": "withdrawn", "withdrawn": "more like 'cat'"
     }  # fmt: skip
 
 
@@ -239,7 +250,7 @@ def test_the_password_may_come_from_the_environment(monkeypatch: pytest.MonkeyPa
 def test_discovery_states_and_events_reach_the_broker(
     broker: RealBroker, observer: Observer, classifier: Classifier
 ) -> None:
-    started = Started(broker, classifier, slow_scene())
+    started = StartedListener(broker, classifier, slow_scene())
     with started.listener:
         eventually(lambda: observer.last(f"{HOME}/event"))
         eventually(lambda: observer.last(f"{HOME}/label/siren") == "OFF")
@@ -267,10 +278,7 @@ def test_discovery_states_and_events_reach_the_broker(
 def test_within_a_cool_down_only_the_first_event_is_sent_and_the_last_one_shown(
     broker: RealBroker, observer: Observer
 ) -> None:
-    mqtt = Mqtt(
-        f"mqtt://127.0.0.1:{broker.port}", "Yard", {"mic1"}, calibrated=False,
-        notify=print, change_words=lambda *_: None,
-    )  # fmt: skip
+    mqtt = publisher(broker.port, [])
     mqtt.send(Words("mic1", WatchList.of(["siren"])))
     eventually(lambda: observer.last("driftscore/yard/status") == "online")
     start = datetime(2026, 11, 16, 2, 10, tzinfo=UTC)
@@ -287,7 +295,7 @@ def test_within_a_cool_down_only_the_first_event_is_sent_and_the_last_one_shown(
 def test_words_changed_over_mqtt_give_new_entities_and_remove_old_ones(
     broker: RealBroker, observer: Observer, classifier: Classifier
 ) -> None:
-    started = Started(broker, classifier, quiet_scene())
+    started = StartedListener(broker, classifier, quiet_scene())
     with started.listener:
         eventually(lambda: observer.last(CONFIG))
         eventually(lambda: observer.last("driftscore/yard/status") == "online")
@@ -310,7 +318,7 @@ def test_words_changed_over_mqtt_give_new_entities_and_remove_old_ones(
 def test_discovery_and_states_are_sent_again_when_home_assistant_has_started(
     broker: RealBroker, observer: Observer, classifier: Classifier
 ) -> None:
-    started = Started(broker, classifier, quiet_scene())
+    started = StartedListener(broker, classifier, quiet_scene())
     with started.listener:
         eventually(lambda: observer.last(f"{HOME}/status") == "online")
         eventually(lambda: observer.last("driftscore/yard/status") == "online")
@@ -324,7 +332,7 @@ def test_discovery_and_states_are_sent_again_when_home_assistant_has_started(
 def test_a_broker_that_is_restarted_gets_everything_again(
     broker: RealBroker, classifier: Classifier
 ) -> None:
-    started = Started(broker, classifier, quiet_scene())
+    started = StartedListener(broker, classifier, quiet_scene())
     with started.listener:
         first = Observer(broker.port)
         eventually(lambda: first.last(f"{HOME}/status") == "online")
@@ -359,11 +367,15 @@ def test_the_last_will_says_offline_after_kill_9(
     eventually(lambda: observer.last("driftscore/yard/status") == "offline")
 
 
-def publisher(port: int, messages: list[str]) -> Mqtt:
-    return Mqtt(
-        f"mqtt://127.0.0.1:{port}", "Yard", {"mic1"}, calibrated=False, notify=messages.append,
-        change_words=lambda *_: None,
-    )  # fmt: skip
+def publisher(
+    port: int, messages: list[str], *, host: str = "127.0.0.1", store: DecisionStore | None = None
+) -> Delivery:
+    mqtt = Mqtt(
+        f"mqtt://{host}:{port}", "Yard", {"mic1"}, calibrated=False, change_words=lambda *_: None
+    )
+    delivery = Delivery(mqtt, store=store, notify=messages.append)
+    delivery.begin(lambda _: None)
+    return delivery
 
 
 @needs_broker
@@ -394,16 +406,48 @@ def test_events_without_a_broker_arrive_once_in_order_and_are_marked_late(
 def test_a_broker_that_is_not_there_is_reported_at_once_and_its_events_are_counted(
     host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("driftscore.live.outputs.mqtt.CLOSE_S", 0.5)
-    monkeypatch.setattr("driftscore.live.outputs.mqtt.MAX_QUEUED", 3)
+    monkeypatch.setattr("driftscore.live.outputs.delivery.CLOSE_S", 0.5)
+    monkeypatch.setattr("driftscore.live.outputs.delivery.MAX_IN_MEMORY", 3)
     messages: list[str] = []
-    mqtt = Mqtt(
-        f"mqtt://{host}:{free_port()}", "Yard", {"mic1"}, calibrated=False,
-        notify=messages.append, change_words=lambda *_: None,
-    )  # fmt: skip
+    mqtt = publisher(free_port(), messages, host=host)
     eventually(lambda: bool(messages))
     assert "cannot be reached: " in messages[0]
     for id in range(5):
         mqtt.send(stored(id + 1))
     assert mqtt.close() == 5
-    assert len(messages) == 1
+    assert [text for text in messages[1:] if "no more events can wait" not in text] == []
+
+
+@needs_broker
+def test_events_that_wait_in_the_store_are_sent_by_the_next_run(
+    broker: RealBroker, observer: Observer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("driftscore.live.outputs.delivery.CLOSE_S", 0.5)
+    broker.stop()
+    messages: list[str] = []
+    with DecisionStore(tmp_path / "events.db") as store:
+        first = publisher(broker.port, messages, store=store)
+        eventually(lambda: bool(messages))
+        for id in (1, 2):
+            first.send(stored(id))
+        assert first.close() == 2
+    assert "gets 2 events from the next run" in messages[-1]
+    broker.start()
+    with DecisionStore(tmp_path / "events.db") as store:
+        second = publisher(broker.port, messages, store=store)
+        second.send(stored(3))
+        assert second.close() == 0
+        third = publisher(broker.port, messages, store=store)
+        assert third.close() == 0
+    eventually(lambda: len(observer.all(f"{HOME}/event")) >= 3)
+    events = [json.loads(text) for text in observer.all(f"{HOME}/event")]
+    assert [(event["id"], event.get("late", False)) for event in events] == [
+        ("1", True), ("2", True), ("3", False)
+    ]  # fmt: skip
+
+
+@needs_broker
+def test_doctor_says_what_is_wrong_with_a_broker(broker: RealBroker) -> None:
+    assert broker_problem(f"mqtt://127.0.0.1:{broker.port}") == (f"127.0.0.1:{broker.port}", "")
+    nobody = free_port()
+    assert broker_problem(f"127.0.0.1:{nobody}")[1] == "cannot be reached: Connection refused"

@@ -1,7 +1,8 @@
 """`driftscore doctor`: what is installed and works, where things are, and what is missing for what.
 
 Which libraries a part needs is read from the metadata of our own package. Runtimes are tried, not
-only looked up. Nothing is downloaded, and the hub is asked only with `--hub`.
+only looked up. Nothing is downloaded; the hub is asked only with `--hub`, a broker only with
+`--mqtt`.
 """
 
 import os
@@ -34,6 +35,7 @@ PURPOSES = {
     "plot": "pictures of events: --plot",
     "live": "driftscore listen: a microphone",
     "mqtt": "driftscore listen: MQTT and Home Assistant",
+    "privacy": "driftscore listen --privacy: a voice detector",
     "serve": "driftscore serve: HTTP and the page",
     "ray": "--engine ray: a cluster",
     "remote": "recordings by URL",
@@ -45,24 +47,25 @@ PURPOSES = {
 @app.command()
 @click.option("--hub", "ask_hub", is_flag=True,
               help="Also ask whether the Hugging Face hub answers.")  # fmt: skip
+@click.option("--mqtt", metavar="URL", help="Also connect to this MQTT broker.")
 @format_option
-def doctor(ask_hub: bool, format: str) -> None:
+def doctor(ask_hub: bool, mqtt: str | None, format: str) -> None:
     """Show what is installed and works, and what is missing.
 
     Also where models and caches are.
 
     $ driftscore doctor
-    $ driftscore doctor --hub -f json
+    $ driftscore doctor --hub --mqtt mqtt://user@broker
     """
     rows: list[OutputRow] = [
-        {"part": part, "state": state, "what": what} for part, state, what in examine(ask_hub)
+        {"part": part, "state": state, "what": what} for part, state, what in examine(ask_hub, mqtt)
     ]
     write_rows(rows, format, sys.stdout)
     if any(row["state"] == BROKEN for row in rows):
         raise click.exceptions.Exit(1)
 
 
-def examine(ask_hub: bool = False) -> Iterator[tuple[str, str, str]]:
+def examine(ask_hub: bool = False, mqtt: str | None = None) -> Iterator[tuple[str, str, str]]:
     """Yield each part that was looked at, its state, and what there is to say about it."""
     yield "driftscore", OK, f"{__version__}, in {Path(__file__).parents[1]}"
     yield "python", OK, f"{platform.python_version()} on {platform.platform()}"
@@ -113,6 +116,11 @@ def examine(ask_hub: bool = False) -> Iterator[tuple[str, str, str]]:
         reason = hub.unreachable_reason()
         problem = f"does not answer ({reason}); models in folders and in the hub cache can be used"
         yield "hub", MISSING if reason else OK, problem if reason else "answers"
+    if mqtt is not None:
+        from driftscore.live.outputs.mqtt import broker_problem
+
+        address, problem = broker_problem(mqtt)
+        yield "MQTT broker", BROKEN if problem else OK, f"{address} {problem or 'answers'}"
 
 
 def libraries() -> dict[str, list[str]]:

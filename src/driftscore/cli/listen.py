@@ -18,15 +18,19 @@ from driftscore.events.watchlist import MAX_COOLDOWN_S
 from driftscore.live.clips import EventClips
 from driftscore.live.listener import Listener, ListenSettings
 from driftscore.live.outputs import Output
+from driftscore.live.outputs.delivery import Delivery, Transport
 from driftscore.live.outputs.jsonl import JsonLines
 from driftscore.live.outputs.mqtt import Mqtt
+from driftscore.live.outputs.program import Program
 from driftscore.live.outputs.table import LiveTable
+from driftscore.live.outputs.webhook import Webhook
 from driftscore.live.sources import RawFormat, find_sources
-from driftscore.storage.files import STDOUT, writing_to
+from driftscore.storage.files import STDOUT, check_output, writing_to
 from driftscore.system.process import Interrupted
 
 _CHECK_S = 0.5  # how often the end of the sources is looked for
-_SETTINGS = {"pre_roll_s": 3.0, "level_seconds": 60.0, "disk_share": 0.0, "audit_mb": 1000.0}
+_SETTINGS = {"pre_roll_s": 3.0, "level_seconds": 60.0, "keep_days": 0.0, "disk_share": 0.0,
+             "cooldown_s": -1.0, "audit_mb": 1000.0}  # fmt: skip
 """What --set takes besides the settings of events, with the defaults."""
 
 
@@ -36,20 +40,22 @@ _SETTINGS = {"pre_roll_s": 3.0, "level_seconds": 60.0, "disk_share": 0.0, "audit
 @click.option("--jsonl", metavar="FILE", help="Append lines of JSON to a file; - for stdout.")
 @click.option("--mqtt", metavar="URL",
               help="mqtt://user@host; the password: DRIFTSCORE_MQTT_PASSWORD.")  # fmt: skip
+@click.option("--webhook", multiple=True, metavar="URL",
+              help="POST each event as JSON; the secret: DRIFTSCORE_WEBHOOK_SECRET.")  # fmt: skip
+@click.option("--exec", "programs", multiple=True, metavar="COMMAND",
+              help="Run a program for each event, as JSON on its standard input.")  # fmt: skip
 @click.option("--site", default="home", help="The name of this machine in MQTT topics.")
 @click.option("--store", type=take.FILE, help="Keep events in this SQLite file, as --audit does.")
 @click.option("--table/--no-table", default=None,
               help="A live table on stderr; usual on a terminal.")  # fmt: skip
 @click.option("--rejected", is_flag=True, help="Also write rejected events as lines of JSON.")
-@click.option("--cooldown", type=take.Number(),
-              help="Send at most one message per label in so many seconds.")  # fmt: skip
 @click.option("--merge", is_flag=True, help="Report a sound once if several sources have it.")
 @events.detection_options
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE",
               help="A setting that is rarely changed, as in pre_roll_s=5; repeatable.")  # fmt: skip
 @click.option("--clips", metavar="DIR", help="Write the audio of events into this folder.")
-@click.option("--keep-days", type=take.Number(), help="Delete clips that are older.")
-@click.option("--privacy", is_flag=True, help="Never write audio in which speech is present.")
+@click.option("--privacy", is_flag=True,
+              help="Withhold audio in which speech is found; it finds most, not all.")  # fmt: skip
 @click.option("--spl-offset", type=take.Number(),
               help="dB that turn dBFS of this microphone into dBA.")  # fmt: skip
 @click.option("--speed", type=take.Number(), default=1,
@@ -65,15 +71,15 @@ def listen(
     sources: tuple[str, ...],
     jsonl: str | None,
     mqtt: str | None,
+    webhook: tuple[str, ...],
+    programs: tuple[str, ...],
     site: str,
     store: Path | None,
     table: bool | None,
     rejected: bool,
-    cooldown: float | None,
     merge: bool,
     settings: tuple[str, ...],
     clips: str | None,
-    keep_days: float | None,
     privacy: bool,
     spl_offset: float | None,
     speed: float,
@@ -83,9 +89,10 @@ def listen(
     """Report the events of microphones, streams and files, live.
 
     SOURCES are mic, mic:NAME, - (standard input), rtsp://... or a file; with a name: yard=mic:usb.
-    --set takes min_duration_s, gap_s, leave, hold_s and thresholds_from of events, pre_roll_s
-    (seconds of a clip before its event), level_seconds (of one LAeq, L10 and L90), disk_share
-    (delete the oldest clips while more of the disk is used) and audit_mb.
+    --set takes min_duration_s, gap_s, leave, hold_s and thresholds_from of events, cooldown_s (at
+    most one message per label in this time), pre_roll_s (seconds of a clip before its event),
+    level_seconds (of one LAeq, L10 and L90), keep_days (delete older clips), disk_share (delete the
+    oldest clips while more of the disk is used) and audit_mb.
 
     $ driftscore listen mic --labels "glass breaking, dog bark"
     $ driftscore listen yard=rtsp://camera/stream --watch watch.toml --mqtt mqtt://broker
@@ -99,16 +106,18 @@ def listen(
     if not 1 <= level_s <= 86_400:
         raise UsageError(f"level_seconds must be from 1 to 86400, got {level_s:g}")
     words = events.make_watch_list(**options)
-    if cooldown is not None:
-        if not 0 <= cooldown <= MAX_COOLDOWN_S:
-            raise UsageError(f"--cooldown must be from 0 to {MAX_COOLDOWN_S:g}, got {cooldown:g}")
-        words = structs.replace(words, cooldown_s=cooldown)
+    if (cooldown_s := numbers["cooldown_s"]) != _SETTINGS["cooldown_s"]:
+        if not 0 <= cooldown_s <= MAX_COOLDOWN_S:
+            raise UsageError(f"cooldown_s must be from 0 to {MAX_COOLDOWN_S:g}, got {cooldown_s:g}")
+        words = structs.replace(words, cooldown_s=cooldown_s)
     classifier = take.make_classifier(names=words.names, **options)
     decisions = take.open_audit(audit_mb=numbers["audit_mb"], **options)
     if decisions is not None and store not in (None, decisions.path):
         raise UsageError("--store and --audit are one file: give one of them, or the same twice")
     folder = None
     if clips is not None:
+        check_output(Path(clips) / "clip.flac")
+        keep_days = numbers["keep_days"] or None
         folder = EventClips(clips, numbers["pre_roll_s"], keep_days, numbers["disk_share"])
     work = ListenSettings(
         detection, spl_offset, level_s, clips=folder, privacy=privacy, audit=decisions, merge=merge
@@ -128,23 +137,32 @@ def listen(
         live_table = LiveTable(Console(stderr=True))
     notify = say if live_table is None else live_table.message
     opened = find_sources(sources, speed=speed, raw=raw, notify=notify)
-    outputs: list[Output] = [] if live_table is None else [live_table]
+    if decisions is None and store is not None:
+        check_output(store)
+        events_store = DecisionStore(store)
+    else:
+        events_store = decisions
+    transports: list[Transport] = [*map(Webhook, webhook), *map(Program, programs)]
+    if mqtt is not None:
+        transports.append(
+            Mqtt(mqtt, site, frozenset(opened), calibrated=spl_offset is not None,
+                 change_words=lambda source, text: listener.change_words(source, text))
+        )  # fmt: skip
+    # They are closed in this order: deliveries need the store, and all of them may say something.
+    outputs: list[Output] = [
+        Delivery(transport, store=events_store, notify=notify) for transport in transports
+    ]
+    if events_store is not None:
+        outputs.append(events_store)
     if jsonl not in (None, STDOUT):
+        check_output(jsonl)
         with writing_to(jsonl):
             stream = open(jsonl, "a", encoding="utf-8")  # noqa: SIM115 (closed by the output)
         outputs.append(JsonLines(stream, rejected=rejected, owned=True))
-    elif jsonl == STDOUT or (live_table is None and mqtt is None):
+    elif jsonl == STDOUT or (live_table is None and not transports):
         outputs.append(JsonLines(sys.stdout, rejected=rejected))
-    if decisions is not None:
-        outputs.append(decisions)
-    elif store is not None:
-        outputs.append(DecisionStore(store))
-    if mqtt is not None:
-        outputs.append(
-            Mqtt(mqtt, site, frozenset(opened), calibrated=spl_offset is not None,
-                 change_words=lambda source, text: listener.change_words(source, text),
-                 notify=notify)
-        )  # fmt: skip
+    if live_table is not None:
+        outputs.append(live_table)
     listener = Listener(classifier, words, opened, outputs, work, notify=notify)
     try:
         listener.start()
@@ -161,7 +179,7 @@ def listen(
     for name, why in listener.errors.items():
         say(f"error: {name}: {why}")
     if undelivered := listener.outputs.undelivered:
-        say(f"error: {counted(undelivered, 'event')} could not be delivered over MQTT")
+        say(f"error: {counted(undelivered, 'event')} could not be delivered")
         status = status or 1
     if status:
         raise click.exceptions.Exit(status)

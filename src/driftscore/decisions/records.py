@@ -26,6 +26,8 @@ from driftscore.scoring.head import Head, Result
 
 FORMAT = 1
 LABEL, EVENT = "label", "event"
+START, END, WITHDRAWN = "start", "end", "withdrawn"
+"""The phases of an event in messages."""
 RIGHT, WRONG, UNSURE = "right", "wrong", "unsure"
 LIVE_DIGITS = {"score": 3, "threshold": 3, "snr_db": 1, "level_db": 1}
 EVENT_FIELDS = ("id", "source", "label", "score", "threshold", "start", "end", "duration_s",
@@ -306,6 +308,7 @@ class StoredEvent:
         withheld: why there is no clip although clips are written.
         verdict: right, wrong, unsure, or empty.
         cooling: whether no message is sent of it, within the cool-down of its label.
+        start_id: the id of the message that said that it has begun; None if there was none.
 
     """
 
@@ -324,6 +327,7 @@ class StoredEvent:
     withheld: str = ""
     verdict: str = ""
     cooling: bool = False
+    start_id: int | None = None
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -358,11 +362,65 @@ class StoredEvent:
         fields = {name: getattr(event, name) for name in EVENT_FIELDS}
         return {**fields, "id": str(self.id), "start": iso(self.start), "end": iso(self.end)}
 
+    @property
+    def is_sent(self) -> bool:
+        """Whether a message is sent of it."""
+        return not self.rejected and not self.cooling
+
+    def message(self) -> JsonFields:
+        """Return what a message says of it."""
+        names = ("rejected", "withheld")
+        fields = {name: value for name, value in self.fields().items() if name not in names}
+        return {"phase": END, "start_id": self.start_id and str(self.start_id), **fields}
+
     def summary(self) -> JsonFields:
         """Return what the service tells of an event."""
         names = ("source", "label", "score", "start", "end", "duration_s", "snr_db", "clip")
         fields = {name: value for name, value in self.fields().items() if name in names}
         return {"id": self.id, **fields, "verdict": self.verdict, "threshold": self.threshold}
+
+
+@dataclass(frozen=True)
+class Started:
+    """An event that has begun: its end is reported as a `StoredEvent` with this `start_id`.
+
+    `withdrawn` says why there is no event after all; it follows a report without it. `start_s` is
+    in seconds since 1970, `offset_s` as in `StoredEvent`.
+    """
+
+    id: int
+    source: str
+    label: str
+    score: float
+    threshold: float | None
+    start_s: float
+    offset_s: int
+    cooling: bool = False
+    withdrawn: str = ""
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether a message is sent of it."""
+        return not self.cooling
+
+    def message(self) -> JsonFields:
+        """Return what a message says of it."""
+        event = StoredEvent(self.id, self.source, self.label, self.score, self.threshold,
+                            self.start_s, self.start_s, self.offset_s)  # fmt: skip
+        names = ("id", "source", "label", "score", "threshold", "start")
+        fields = {name: value for name, value in event.fields().items() if name in names}
+        phase: JsonFields = {"phase": START, "start_id": str(self.id)}
+        if self.withdrawn:
+            phase = {**phase, "phase": WITHDRAWN, "withdrawn": self.withdrawn}
+        return {**phase, **fields}
+
+
+@dataclass(frozen=True)
+class OutputStatus:
+    """What is wrong with an output; empty when it works again."""
+
+    output: str
+    problem: str
 
 
 @dataclass(frozen=True)
@@ -413,7 +471,7 @@ class Present:
     labels: Set[str]
 
 
-LiveReport = StoredEvent | LevelReport | SourceStatus | Words | Present
+LiveReport = StoredEvent | Started | LevelReport | SourceStatus | Words | Present | OutputStatus
 """Everything that a listener reports."""
 
 

@@ -21,6 +21,7 @@ import sqlite3
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -42,9 +43,11 @@ from driftscore.decisions.records import (
     Decision,
     LevelReport,
     LiveReport,
+    OutputStatus,
     RecordedDecision,
     RecordingRef,
     SourceStatus,
+    Started,
     StoredEvent,
     StoredSource,
     Words,
@@ -90,11 +93,16 @@ SCHEMA = (
     source TEXT NOT NULL, laeq REAL NOT NULL, l10 REAL NOT NULL, l90 REAL NOT NULL,
     unit TEXT NOT NULL, seconds REAL NOT NULL, "end" TEXT NOT NULL, end_utc TEXT NOT NULL,
     PRIMARY KEY (source, end_utc)) WITHOUT ROWID""",
+    # Messages that an output has not taken yet, oldest first.
+    "CREATE TABLE IF NOT EXISTS waiting "
+    "(id INTEGER PRIMARY KEY, output TEXT NOT NULL, message TEXT NOT NULL)",
 )
 VERDICTS = (RIGHT, WRONG, UNSURE, "")
 """What a person may say of an event; empty takes it back."""
 LEVEL_DAYS = 2.0
 MAX_CLIP_S = 90.0
+MAX_UNWRITTEN = 1000
+"""Events of a listener that wait for space on the disk."""
 _EVENT = (
     "id, source, label, score, threshold, start_s, end_s, offset_s, level_db, snr_db, '', clip, "
     "'', COALESCE(verdict, '') FROM events LEFT JOIN verdicts ON event = id"
@@ -145,6 +153,7 @@ class DecisionStore:
         self._lock = threading.RLock()
         self._synced = self._tidied = 0.0
         self._since_tidy = 0
+        self._unwritten: deque[StoredEvent] = deque(maxlen=MAX_UNWRITTEN)
         self._versions = _versions()
         marks: tuple[str, ...] = ()
         if header := _header(self.path):
@@ -174,10 +183,13 @@ class DecisionStore:
             lines = (json.loads(decision.line) for decision in self.decisions())
             self._recorded = {content_digest(fields, _MOVING) for fields in lines}
 
-    def close(self) -> None:
-        """Write everything to the disk."""
+    def close(self) -> int:
+        """Write everything to the disk; return how many events could not be written."""
+        with suppress(StoreError):
+            self._write_events()
         with self._using():
             self._db.close()
+        return len(self._unwritten)
 
     def __enter__(self) -> "DecisionStore":
         return self
@@ -307,11 +319,12 @@ class DecisionStore:
 
     def send(self, report: LiveReport) -> None:
         """Keep what a listener reports, except rejected events."""
-        if isinstance(report, StoredEvent):
-            if not report.rejected:
-                with self._using(), self._db:
-                    self._add(report.rounded())
-        elif isinstance(report, LevelReport):
+        if isinstance(report, StoredEvent) and not report.rejected:
+            self._unwritten.append(report.rounded())
+        self._write_events()
+        if isinstance(report, (StoredEvent, Started, OutputStatus)):
+            return
+        if isinstance(report, LevelReport):
             end_utc = iso(datetime.fromisoformat(report.end).astimezone(UTC))
             self._write(
                 "INSERT OR REPLACE INTO levels VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -337,6 +350,30 @@ class DecisionStore:
                     f"UPDATE sources SET {columns} WHERE name = ?",  # noqa: S608
                     (*values.values(), report.source),
                 )
+
+    def _write_events(self) -> None:
+        """Write the events that are not in the file yet: a full disk is tried again."""
+        if self._unwritten:
+            with self._using(), self._db:
+                for event in self._unwritten:
+                    self._add(event)
+                self._unwritten.clear()
+
+    def wait(self, output: str, message: str) -> int:
+        """Keep a message until an output has taken it; return its number."""
+        statement = "INSERT INTO waiting (output, message) VALUES (?, ?)"
+        return self._write(statement, (output, message)).lastrowid or 0
+
+    def waiting(self, output: str) -> list[tuple[int, str]]:
+        """Return the messages that wait for an output, with their numbers, oldest first."""
+        query = "SELECT id, message FROM waiting WHERE output = ? ORDER BY id"
+        return [(int(id), str(text)) for id, text in self._read(query, (output,))]
+
+    def delivered(self, numbers: Iterable[int]) -> None:
+        """Delete messages that were taken."""
+        with self._using(), self._db:
+            rows = [(number,) for number in numbers]
+            self._db.executemany("DELETE FROM waiting WHERE id = ?", rows)
 
     def add_events(self, events: Iterable[StoredEvent]) -> list[StoredEvent]:
         """Add the events of files, each once; return them with their ids and verdicts."""

@@ -46,18 +46,21 @@ def window_stream(
     block_s: float = BLOCK_S,
     pool: ThreadPoolExecutor | None = None,
     store: WindowLog | None = None,
+    context: tuple[float, float] | None = None,
 ) -> "_EncodedWindows | _PooledWindows":
     """Return a stream: `feed` takes samples at the backbone's rate, `finish` ends the recording.
 
     Both return the windows that are complete and not silent. With a pool, blocks are computed in
     its threads. Windows that a `store` has are not computed again; those that follow are added.
+    `context` is the audio before and after a block that its frames are computed with: less than
+    the backbone's own gives windows that are nearly right, sooner.
     """
     if not 0 < hop_s <= window_s < float("inf"):
         raise UsageError(
             f"The hop must be positive and at most the window, got {hop_s:g} s and {window_s:g} s"
         )
     if isinstance(backbone, LocalBackbone):
-        return _PooledWindows(backbone, window_s, hop_s, block_s, pool, store)
+        return _PooledWindows(backbone, window_s, hop_s, block_s, pool, store, context)
     if window_s > backbone.seconds:
         raise UsageError(
             f"A window of {backbone.name} has at most {backbone.seconds:g} s, got {window_s:g} s"
@@ -143,6 +146,7 @@ class _PooledWindows:
         block_s: float,
         pool: ThreadPoolExecutor | None,
         store: WindowLog | None,
+        context: tuple[float, float] | None,
     ) -> None:
         self._backbone = backbone
         self._store = store
@@ -151,10 +155,13 @@ class _PooledWindows:
         self._length = max(1, round(window_s / backbone.frame_s))
         self._number = 0  # of the next window
         self._step = round(backbone.frame_s * backbone.rate)  # samples per frame
-        self._margin = -(-round(backbone.context_s * backbone.rate) // self._step)
+        before_s, after_s = context or (backbone.context_s, backbone.context_s)
+        self._before, self._after = (
+            -(-round(seconds * backbone.rate) // self._step) for seconds in (before_s, after_s)
+        )  # frames of context
         self._size = max(1, round(block_s / backbone.frame_s))
         # Silence before the recording is the context of its first frame.
-        self._buffer: Samples = np.zeros(self._margin * self._step, np.float32)
+        self._buffer: Samples = np.zeros(self._before * self._step, np.float32)
         self._samples = 0  # so far
         self._cut = 0  # blocks so far
         self._pool = pool
@@ -169,7 +176,7 @@ class _PooledWindows:
 
     def finish(self) -> list[WindowEmbedding]:
         count = max(0, -(-(self._total_frames - self._cut * self._size) // self._size))
-        needed = (count * self._size + 2 * self._margin) * self._step
+        needed = (count * self._size + self._before + self._after) * self._step
         silence = np.zeros(max(0, needed - len(self._buffer)), np.float32)
         windows = self._windows(self._blocks(silence)[:count], max_pending=0)
         if self._number or not self._end:
@@ -194,7 +201,8 @@ class _PooledWindows:
     def _blocks(self, samples: Samples) -> list[Samples]:
         """Return the blocks that are complete, each with its context."""
         self._buffer = np.concatenate([self._buffer, samples])
-        length, block = (self._size + 2 * self._margin) * self._step, self._size * self._step
+        block = self._size * self._step
+        length = block + (self._before + self._after) * self._step
         count = max(0, (len(self._buffer) - length) // block + 1)
         blocks = [self._buffer[k * block : k * block + length].copy() for k in range(count)]
         self._buffer = self._buffer[count * block :].copy()
@@ -203,7 +211,7 @@ class _PooledWindows:
 
     def _framed(self, block: Samples) -> Framed:
         """Return the frames of one block, without its context."""
-        inner = slice(self._margin, self._margin + self._size)
+        inner = slice(self._before, self._before + self._size)
         frames = self._backbone.frames(self._backbone.features(block))[:, inner]
         sounding = block.reshape(-1, self._step)[inner].any(axis=1)
         return np.ascontiguousarray(frames), np.asarray(sounding)

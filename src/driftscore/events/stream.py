@@ -2,6 +2,11 @@
 
 Nothing later than a window is used for it, so the events do not depend on how the samples are cut
 into blocks.
+
+A frame of a local backbone depends on some seconds of audio after it (`mini`: 2.1 s), and a window
+waits for them. With `early` the same windows are also computed with `EARLY_CONTEXT_S` around each
+block, and tracked apart: these scores are nearly the same, and tell that an event has begun about
+2 s sooner. The events themselves follow from the complete windows alone.
 """
 
 from collections.abc import Callable
@@ -13,7 +18,7 @@ import soxr
 
 from driftscore.audio.levels import LevelTrack
 from driftscore.audio.recordings import Samples
-from driftscore.backbones.protocol import Backbone
+from driftscore.backbones.protocol import Backbone, LocalBackbone
 from driftscore.backbones.vectors import Matrix, Scores
 from driftscore.engines.protocol import check_finite
 from driftscore.engines.window_log import WindowLog
@@ -24,6 +29,9 @@ from driftscore.events.tracking import Detection, Event, LabelRules, Observer, T
 from driftscore.scoring.head import Head
 
 SHOWN_LABELS = 5
+EARLY_BLOCK_S = 0.32
+EARLY_CONTEXT_S = 0.96
+"""Audio on both sides of a block that early windows are computed with."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,9 +97,20 @@ class EventStream:
         observer: Observer | None = None,
         store: WindowLog | None = None,
         name: str = "The stream",
+        early: bool = False,
     ) -> None:
         self._rules = rules
         self._name = name
+        self._early = None
+        if early and isinstance(backbone, LocalBackbone):
+            self._early = window_stream(
+                backbone,
+                window_s=rules.window_s,
+                hop_s=rules.hop_s,
+                block_s=EARLY_BLOCK_S,
+                context=(EARLY_CONTEXT_S, EARLY_CONTEXT_S),
+            )
+        self._early_tracker = EventTracker(rules)
         self._resampler = None
         if rate != backbone.rate:
             self._resampler = soxr.ResampleStream(
@@ -125,6 +144,13 @@ class EventStream:
         return min(self._tracker.tracker.earliest_s, self._scored_s)
 
     @property
+    def open(self) -> list[Event]:
+        """The events that are sure and not over, as they are so far."""
+        events = self._tracker.tracker.open
+        labels = {event.label for event in events}
+        return events + [e for e in self._early_tracker.tracker.open if e.label not in labels]
+
+    @property
     def active(self) -> tuple[str, ...]:
         """The labels that are present now."""
         tracker = self._tracker.tracker
@@ -152,19 +178,26 @@ class EventStream:
         self.levels.feed(samples)
         if self._observer is not None:
             self._observer.samples(samples, self._rate)
+        if self._early is not None:
+            self._track(self._early_tracker, self._early.feed(samples))
         return self._scored(self._windows.feed(samples))
 
     def _scored(self, windows: list[WindowEmbedding]) -> list[Event]:
-        """Return the events that end with these windows; all are scored in one product."""
+        """Return the events that end with these windows."""
+        events = self._track(self._tracker, windows)
+        self._scored_s = windows[-1][0] if windows else self._scored_s
+        return self._with_levels(events)
+
+    def _track(self, tracker: EventTracker, windows: list[WindowEmbedding]) -> list[Event]:
+        """Return the events of a tracker that end with windows; all are scored in one product."""
         if not windows:
             return []
         rows: Matrix = np.stack([row for _, _, row in windows])
         check_finite(self._name, rows)
         events: list[Event] = []
         for (start_s, end_s, _), scores in zip(windows, self._rules.head.scores(rows), strict=True):
-            events += self._tracker.feed(start_s, end_s, scores)
-            self._scored_s = start_s
-        return self._with_levels(events)
+            events += tracker.feed(start_s, end_s, scores)
+        return events
 
     def _note(self, time_s: float, shares: Scores) -> None:
         order = np.argsort(-shares, kind="stable")[:SHOWN_LABELS]

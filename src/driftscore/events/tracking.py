@@ -171,6 +171,18 @@ class Tracker:
         return sorted({c for c, run in runs if not run.against})
 
     @property
+    def open(self) -> list[Event]:
+        """The events that are sure and not over, as they are so far."""
+        events = []
+        for c in self.active:
+            runs = [runs[c] for runs in (self._waiting, self._runs) if c in runs]
+            best = max(runs, key=lambda run: run.peak)
+            event = self._event(c, replace(best, first_s=runs[0].first_s, last_s=runs[-1].last_s))
+            if not event.rejected:
+                events.append(event)
+        return events
+
+    @property
     def earliest_s(self) -> float:
         """No event that is not finished starts before this; infinite if there is none."""
         runs = (*self._runs.values(), *self._waiting.values())

@@ -14,6 +14,7 @@ from msgspec import structs
 
 from driftscore.classifier import Classifier
 from driftscore.decisions.records import Words
+from driftscore.decisions.store import DecisionStore
 from driftscore.errors import DriftscoreError
 from driftscore.events.watchlist import WatchedLabel, WatchList
 from driftscore.live.outputs import Output, Outputs, SourceView
@@ -64,9 +65,11 @@ class Listener:
         self.failure = ""
         """An unexpected error that stopped the listener."""
         work = self._settings
-        detector, policy = classifier.detector(watch, work.detection), Policy(merge=work.merge)
+        newest = max((one.newest() for one in outputs if isinstance(one, DecisionStore)), default=0)
+        policy = Policy(merge=work.merge, newest=newest)
+        detector = classifier.detector(watch, work.detection)
         guarded = work.privacy and (work.clips is not None or work.audit is not None)
-        speech = SpeechGuard(classifier) if guarded else None
+        speech = SpeechGuard(classifier, notify=notify) if guarded else None
         self._workers = {
             name: Worker(name, source, detector, work, self.outputs, policy, speech)
             for name, source in sources.items()

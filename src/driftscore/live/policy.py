@@ -24,17 +24,19 @@ MAX_COMPARED = 1000
 class Policy:
     """Decides what is reported; any thread may ask."""
 
-    def __init__(self, *, merge: bool = False) -> None:
+    def __init__(self, *, merge: bool = False, newest: int = 0) -> None:
         self._merge = merge
         self._watch: dict[str, WatchList] = {}
         self._ends: dict[tuple[str, str], deque[float]] = {}
         self._reported: deque[StoredEvent] = deque(maxlen=MAX_COMPARED)
         self._last: dict[tuple[str, str], float] = {}
-        self._number = 0
+        self._number = newest  # the id of the newest event of the store
         self._lock = threading.Lock()
+        self.reporting = threading.Lock()
+        """Held from the number of an event to its report: outputs get events by their numbers."""
 
     def number(self) -> int:
-        """Return a number that rises, also after a restart: milliseconds since 1970, or more."""
+        """Return a number that rises: milliseconds since 1970, or more if the clock was set back."""
         with self._lock:
             self._number = max(self._number + 1, time.time_ns() // 1_000_000)
             return self._number
@@ -54,6 +56,16 @@ class Policy:
         with self._lock:
             ends = self._ends[source, label]
             return _recent(ends, now_s) + 1 >= (ends.maxlen or 1)
+
+    def cooling(self, source: str, label: str, now_s: float) -> bool:
+        """Return whether no message is sent now of a label, by the time of day."""
+        with self._lock:
+            return self._cools((source, label), now_s)
+
+    def _cools(self, key: tuple[str, str], now_s: float) -> bool:
+        last, cooldown_s = self._last.get(key), self._watch[key[0]].cooldown(key[1])
+        # A clock that was set back starts no cool-down.
+        return last is not None and last <= now_s < last + cooldown_s
 
     def decide(self, event: StoredEvent, stream_s: float) -> StoredEvent:
         """Return an event as it is reported; `stream_s` is its end by the time of the stream."""
@@ -78,10 +90,7 @@ class Policy:
                         why = f"the same as event {other.id} of {other.source}"
                         return replace(event, rejected=why)
                 self._reported.append(event)
-            last = self._last.get(key)
-            if last is not None and event.end_s < last + self._watch[event.source].cooldown(
-                event.label
-            ):
+            if self._cools(key, event.end_s):
                 return replace(event, cooling=True)
             self._last[key] = event.end_s
             return event

@@ -17,6 +17,7 @@ from driftscore.decisions.records import (
     LevelReport,
     Present,
     SourceStatus,
+    Started,
     StoredEvent,
     Words,
     event_decision,
@@ -38,6 +39,8 @@ from driftscore.live.speech import SpeechGuard
 
 GAP_S = 1.0
 """Missing audio that ends a stream."""
+SURE_S = 4.0
+"""Until then the complete windows have shown an event that the early ones have."""
 _FOLLOW = 0.01
 """How fast the clock of a stream follows that of the machine, per block."""
 _WAIT_S = 0.5
@@ -76,7 +79,13 @@ class _Run:
         self.detector = detector
         self.decider = Decider.of(detector)
         self.rate = block.rate
-        self.stream: EventStream = detector.stream(block.rate)
+        self.stream: EventStream = detector.stream(block.rate, early=True)
+        self.started: dict[str, Started] = {}
+        """The events that have begun and are not over, by their labels."""
+        self.started_s: dict[str, float] = {}
+        """When that was reported, by the time of the stream."""
+        self.over_s: dict[str, float] = {}
+        """Until when each label was reported or withdrawn, by the time of the stream."""
         self.ring = AudioRing(block.rate)
         self._begun = block.at  # the time of the first sample on the monotonic clock
         self._samples = 0
@@ -214,23 +223,54 @@ class Worker:
                 self._run = None
                 continue
             self.seconds += block.seconds
-            now_s = run.stream.seconds
-            self._set_active(
-                label
-                for label in run.stream.active
-                if self._policy.would_confirm(self.name, label, now_s)
-            )
             for event in events:
                 self._report(event, run)
+            self._begin_events(run)
         self._finish()
         if self._meter is not None:
             self._report_levels(self._meter.finish())
+
+    def _begin_events(self, run: _Run) -> None:
+        """Report the events that have begun, and which of them are none after all."""
+        begun_s, now_s = run.since_1970_s, run.stream.seconds
+        events = [
+            event
+            for event in run.stream.open
+            if event.start_s > run.over_s.get(event.label, -1.0)
+            and self._policy.would_confirm(self.name, event.label, now_s)
+        ]
+        labels = {event.label for event in events}
+        for label in set(run.started) - labels:
+            if now_s - run.started_s[label] > SURE_S:
+                self._withdraw(run, label, "it stays below the threshold", now_s)
+        self._set_active(labels | set(run.started))
+        for event in events:
+            if event.label not in run.started:
+                start_s = begun_s + event.start_s
+                started = Started(
+                    self._policy.number(),
+                    self.name,
+                    event.label,
+                    event.score,
+                    event.threshold,
+                    start_s,
+                    utc_offset_s(start_s),
+                    self._policy.cooling(self.name, event.label, start_s),
+                )
+                run.started[event.label], run.started_s[event.label] = started, now_s
+                self._outputs.send(started)
+
+    def _withdraw(self, run: _Run, label: str, why: str, over_s: float) -> None:
+        self._outputs.send(replace(run.started.pop(label), withdrawn=why))
+        run.over_s[label] = over_s
 
     def _finish(self) -> None:
         run, self._run = self._run, None
         if run is not None:
             for event in run.stream.finish():
                 self._report(event, run)
+            for label in list(run.started):
+                self._withdraw(run, label, "the audio has ended", run.seconds)
         self._set_active(())
 
     def _report_levels(self, reports: list[SoundLevels]) -> None:
@@ -248,8 +288,11 @@ class Worker:
 
     def _report(self, event: Event, run: _Run) -> None:
         """Decide whether an event is reported, write its clip, record it, and pass it on."""
+        with self._policy.reporting:
+            self._report_next(event, run)
+
+    def _report_next(self, event: Event, run: _Run) -> None:
         begun_s = run.since_1970_s
-        offset = datetime.fromtimestamp(begun_s + event.start_s, UTC).astimezone().utcoffset()
         report = StoredEvent(
             self._policy.number(),
             self.name,
@@ -258,12 +301,22 @@ class Worker:
             event.threshold,
             begun_s + event.start_s,
             begun_s + event.end_s,
-            round(offset.total_seconds()) if offset else 0,
+            utc_offset_s(begun_s + event.start_s),
             event.level_db,
             event.snr_db,
             event.rejected,
         )
         report = self._policy.decide(report, event.end_s)
+        started = run.started.get(event.label)
+        # A run below the threshold may have come before the one that was reported to have begun.
+        if started is not None and begun_s + event.end_s >= started.start_s:
+            if report.rejected:
+                self._withdraw(run, event.label, report.rejected, event.end_s)
+            else:
+                del run.started[event.label]
+                report = replace(report, start_id=started.id)
+        if not report.rejected:
+            run.over_s[event.label] = event.end_s
         folder, audit = self._settings.clips, self._settings.audit
         if not report.rejected and folder is not None:
             report = self._with_clip(report, event, run, folder)
@@ -305,3 +358,9 @@ class Worker:
             self._outputs.notify(f"{self.name}: no clip: {error}")
             return replace(report, withheld=str(error))
         return replace(report, clip=path)
+
+
+def utc_offset_s(time_s: float) -> int:
+    """Return how many seconds the local zone is ahead of UTC at a time in seconds since 1970."""
+    offset = datetime.fromtimestamp(time_s, UTC).astimezone().utcoffset()
+    return round(offset.total_seconds()) if offset else 0

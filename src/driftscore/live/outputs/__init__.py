@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from driftscore.decisions.records import LiveReport
+from driftscore.live.outputs.delivery import Delivery
 
 
 class Output(Protocol):
     """Where events, levels and states go; called from the threads of sources, one at a time."""
 
     def send(self, report: LiveReport) -> None:
-        """Take an event that ended, also a rejected one, a level, or what a source does."""
+        """Take an event that began or ended, also a rejected one, a level, or a state."""
 
     def close(self) -> int | None:
         """Write what is left, stop, and return how many events could not be delivered."""
@@ -29,13 +30,17 @@ class Outputs:
         """Events that an output could not deliver, counted when it is closed."""
         self._failures: set[str] = set()
         self._lock = threading.Lock()
+        for output in self._outputs:
+            if isinstance(output, Delivery):
+                output.begin(self.send)
 
     def send(self, report: LiveReport) -> None:
         """Pass on a report."""
-        self._each(lambda output: output.send(report))
+        with self._lock:
+            self._each(lambda output: output.send(report))
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close all of them in order; the threads of some may still report something."""
 
         def close(output: Output) -> None:
             self.undelivered += output.close() or 0
@@ -43,15 +48,14 @@ class Outputs:
         self._each(close)
 
     def _each(self, call: Callable[[Output], None]) -> None:
-        with self._lock:
-            for output in self._outputs:
-                try:
-                    call(output)
-                except Exception as error:
-                    what = f"{type(output).__name__}: {error}"
-                    if what not in self._failures and len(self._failures) < 100:
-                        self.notify(f"error: an output failed: {what}")
-                    self._failures.add(what)
+        for output in self._outputs:
+            try:
+                call(output)
+            except Exception as error:
+                what = f"{type(output).__name__}: {error}"
+                if what not in self._failures and len(self._failures) < 100:
+                    self.notify(f"error: an output failed: {what}")
+                self._failures.add(what)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,15 @@
 import json
 from typing import IO
 
-from driftscore.decisions.records import LevelReport, LiveReport, Present, StoredEvent, Words
+from driftscore.decisions.records import (
+    LevelReport,
+    LiveReport,
+    OutputStatus,
+    Present,
+    Started,
+    StoredEvent,
+    Words,
+)
 
 
 class JsonLines:
@@ -22,11 +30,14 @@ class JsonLines:
             if report.rejected and not self._rejected:
                 return
             kind, fields = "event", report.fields()
+        elif isinstance(report, Started):
+            fields = report.message()
+            kind = str(fields.pop("phase"))
         elif isinstance(report, Words):
             kind, fields = "words", {"source": report.source, "words": report.text}
         else:
-            kind = "level" if isinstance(report, LevelReport) else "status"
-            fields = dict(vars(report))
+            kinds = {LevelReport: "level", OutputStatus: "output"}
+            kind, fields = kinds.get(type(report), "status"), dict(vars(report))
         self._stream.write(json.dumps({"kind": kind, **fields}, ensure_ascii=False) + "\n")
         self._stream.flush()
 

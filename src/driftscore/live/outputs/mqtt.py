@@ -1,8 +1,10 @@
 """MQTT with Home Assistant's device discovery, through paho-mqtt (extra `mqtt`).
 
     driftscore/<site>/status                      online | offline (last will)
+    driftscore/<site>/outputs                     what is wrong with other outputs
     driftscore/<site>/<source>/status             online | offline
-    driftscore/<site>/<source>/event              an event; never retained
+    driftscore/<site>/<source>/start              an event has begun, or is withdrawn; not retained
+    driftscore/<site>/<source>/event              an event that has ended; not retained
     driftscore/<site>/<source>/label/<slug>       ON | OFF
     driftscore/<site>/<source>/last               the last event
     driftscore/<site>/<source>/level              laeq, l10, l90
@@ -10,15 +12,14 @@
     homeassistant/device/driftscore_<site>_<source>/config
 
 Topics and field names are a contract with users: they do not change. States are kept here and sent
-again whenever the broker or Home Assistant has started anew. The broker may be away at the start
-and at any time later: that is reported at once, it is tried again after 1 to 60 s, and up to
-`MAX_QUEUED` events wait and are sent in order when it is back, with `"late": true`.
+again whenever the broker or Home Assistant has started anew. An event was taken when the broker has
+confirmed it; `delivery.py` keeps those that wait.
 """
 
 import hashlib
 import json
 import os
-import socket
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Set
@@ -26,25 +27,28 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from driftscore.decisions.records import (
+    END,
+    JsonFields,
     LevelReport,
     LiveReport,
+    OutputStatus,
     SourceStatus,
+    Started,
     StoredEvent,
     Words,
 )
 from driftscore.errors import MissingExtraError, UsageError
 from driftscore.live.clips import slug
+from driftscore.live.outputs.delivery import CLOSE_S, UndeliveredError, connection_problem
 from driftscore.version import __version__
 
 PASSWORD = "DRIFTSCORE_MQTT_PASSWORD"  # noqa: S105 (the name of a variable)
 BIRTH = "homeassistant/status"
 """Where Home Assistant says that it has started."""
-MAX_QUEUED = 1000
 MAX_WORDS = 10_000  # bytes of a message that changes the words
-CLOSE_S = 5.0
-"""How long events that wait may take when the listener stops."""
 _PORTS = {"mqtt": 1883, "mqtts": 8883}
-_QUEUE_IS_FULL = 15  # paho's MQTT_ERR_QUEUE_SIZE
+_EVENT_FIELDS = ("phase", "label", "score", "start", "end", "duration_s", "snr_db", "id",
+                 "start_id", "withdrawn", "late")  # fmt: skip
 _TAKEN = ("sound", "last", "level", "words")
 
 
@@ -59,7 +63,6 @@ class Mqtt:
         sources: the names of the sources.
         calibrated: whether levels are dBA.
         change_words: called with a source and its new words.
-        notify: called with messages.
 
     """
 
@@ -71,22 +74,10 @@ class Mqtt:
         *,
         calibrated: bool,
         change_words: Callable[[str, str], None],
-        notify: Callable[[str], None],
     ) -> None:
-        try:
-            from paho.mqtt import client as paho
-            from paho.mqtt.enums import CallbackAPIVersion
-        except ImportError as error:
-            raise MissingExtraError("MQTT", "mqtt") from error
-        parts = urlsplit(url if "://" in url else f"mqtt://{url}")
-        try:
-            port = parts.port or _PORTS.get(parts.scheme, 0)
-        except ValueError:
-            port = 0
-        if parts.scheme not in _PORTS or not parts.hostname or not port:
-            raise UsageError(f"A broker is given as mqtt://host:1883 or mqtts://host, not {url!r}")
-        self._address = (parts.hostname, port)
         self._site = slug(site)
+        self._client, *self._address = open_client(url, f"driftscore_{self._site}_{os.getpid()}")
+        host, port = self._address
         self._status = f"driftscore/{self._site}/status"
         self._slugs = {name: slug(name) for name in sources}
         """The sources in topics."""
@@ -96,60 +87,49 @@ class Mqtt:
             )
         self._calibrated = calibrated
         self._change_words = change_words
-        self._notify = notify
         self._lock = threading.RLock()
         self._labels: dict[str, dict[str, str]] = {name: {} for name in sources}
         """The labels of each source in topics."""
         self._states: dict[str, str] = {}
         """What is retained, by topic; sent again when the broker has started anew."""
-        self._waiting: set[int] = set()
-        """The events that the broker has not confirmed, by the numbers of their messages."""
-        self._confirmed: set[int] = set()
-        """Messages of all kinds that it has confirmed since `_settle`."""
-        self._lost = 0
         self._problem = ""
-        self._client = client = paho.Client(
-            CallbackAPIVersion.VERSION2, client_id=f"driftscore_{self._site}_{os.getpid()}"
-        )
-        if parts.username:
-            password = unquote(parts.password or "") or os.environ.get(PASSWORD) or None
-            client.username_pw_set(unquote(parts.username), password)
-        if parts.scheme == "mqtts":
-            client.tls_set()
+        self._problems: dict[str, str] = {}
+        """What is wrong with other outputs."""
+        self._sent: tuple[str, Any] | None = None
+        """The last event that was given to paho, and what paho knows of it."""
+        self._failed: Callable[[str], None] = lambda _: None
+        self._ready: Callable[[], None] = lambda: None
+        self.name = f"The MQTT broker {host}:{port}"
+        self.key = f"mqtt {host}:{port} {self._site} {sorted(self._slugs)}"
+        client = self._client
         client.will_set(self._status, "offline", qos=1, retain=True)
         client.reconnect_delay_set(1, 60)
-        client.max_queued_messages_set(MAX_QUEUED)
         client.on_connect = self._on_connect
         client.on_connect_fail = self._on_connect_fail
         client.on_disconnect = self._on_disconnect
-        client.on_publish = self._on_publish
         client.on_message = self._on_message
-        client.connect_async(parts.hostname, port, keepalive=30)
-        client.loop_start()
+        client.connect_async(host, port, keepalive=30)
 
-    def send(self, report: LiveReport) -> None:
-        """Publish a report; of an event within a cool-down only the state `last`."""
+    def begin(self, failed: Callable[[str], None], ready: Callable[[], None]) -> None:
+        """Connect; paho tries it again after 1 to 60 s."""
+        self._failed, self._ready = failed, ready
+        self._client.loop_start()
+
+    def show(self, report: LiveReport) -> None:
+        """Publish a state; of an event that is `last`."""
+        if isinstance(report, Started):
+            return
+        if isinstance(report, OutputStatus):
+            with self._lock:
+                self._problems[report.output] = report.problem
+                problems = {name: why for name, why in self._problems.items() if why}
+                self._state(f"driftscore/{self._site}/outputs", json.dumps(problems))
+            return
         with self._lock:
             home, labels = self._home(report.source), self._labels[report.source]
             if isinstance(report, StoredEvent):
-                if report.rejected:
-                    return
-                fields = report.fields()
-                names = ("label", "score", "start", "end", "duration_s", "snr_db", "id")
-                event_type = labels.get(report.label, slug(report.label))
-                event = {"event_type": event_type, **{name: fields[name] for name in names}}
-                payload = json.dumps(event)
-                if not report.cooling:
-                    self._settle()
-                    late = {} if self._client.is_connected() else {"late": True}
-                    message = self._client.publish(
-                        f"{home}/event", json.dumps({**event, **late}), qos=1
-                    )
-                    if message.rc == _QUEUE_IS_FULL:
-                        self._lost += 1
-                    else:
-                        self._waiting.add(message.mid)
-                self._state(f"{home}/last", payload)
+                if not report.rejected:
+                    self._state(f"{home}/last", self._payload(report.message()))
             elif isinstance(report, LevelReport):
                 level = {name: value for name, value in vars(report).items() if name != "source"}
                 self._state(f"{home}/level", json.dumps(level))
@@ -174,65 +154,68 @@ class Mqtt:
                     state = "ON" if label in report.labels else "OFF"
                     self._state(f"{home}/label/{name}", state)
 
-    def close(self) -> int:
-        """Disconnect, and return how many events the broker has not taken."""
-        end = time.monotonic() + CLOSE_S
-        while self._settle() and time.monotonic() < end:
-            time.sleep(0.05)
+    def deliver(self, fields: JsonFields) -> None:
+        """Publish an event, and wait until the broker has confirmed it."""
+        key = f"{fields['id']} {fields['phase']}"
+        if self._sent is None or self._sent[0] != key:
+            until = time.monotonic() + CLOSE_S  # it may only just have been started
+            while not self._client.is_connected():
+                if self._problem or time.monotonic() > until:
+                    raise UndeliveredError(self._problem or "does not answer")
+                time.sleep(0.01)
+            topic = "event" if fields["phase"] == END else "start"
+            topic = f"{self._home(str(fields['source']))}/{topic}"
+            self._sent = key, self._client.publish(topic, self._payload(fields), qos=1)
+        # After a lost connection paho sends it again by itself.
+        while not self._sent[1].is_published():
+            if not self._client.is_connected():
+                raise UndeliveredError(self._problem or "is lost")
+            time.sleep(0.005)
+        self._sent = None
+
+    def close(self) -> None:
+        """Disconnect."""
         if self._client.is_connected():
             message = self._client.publish(self._status, "offline", qos=1, retain=True)
             message.wait_for_publish(CLOSE_S)
         self._client.disconnect()
         self._client.loop_stop()
-        return self._lost + self._settle()
+
+    def _payload(self, fields: JsonFields) -> str:
+        """Return the message of an event: some of its fields, with its label as in topics."""
+        labels = self._labels.get(str(fields["source"]), {})
+        label = str(fields["label"])
+        message = {name: fields[name] for name in _EVENT_FIELDS if name in fields}
+        return json.dumps({"event_type": labels.get(label, slug(label)), **message})
 
     def _home(self, source: str) -> str:
-        return f"driftscore/{self._site}/{self._slugs[source]}"
+        return f"driftscore/{self._site}/{self._slugs.get(source) or slug(source)}"
 
     def _on_connect(
         self, client: Any, data: object, flags: object, reason: Any, properties: object
     ) -> None:
         if reason.is_failure:
-            self._report(f"refuses the connection: {reason}")
+            self._fail(f"refuses the connection: {reason}")
             return
-        if self._problem:
-            self._problem = ""
-            self._notify(f"The MQTT broker is there again; {self._settle()} late events are sent")
+        self._problem = ""
         client.subscribe(BIRTH, qos=1)
         for source in self._slugs:
             client.subscribe(f"{self._home(source)}/words/set", qos=1)
         self._send_everything()
+        self._ready()
 
     def _on_disconnect(
         self, client: Any, data: object, flags: object, reason: Any, properties: object
     ) -> None:
         if reason.is_failure:
-            self._report(f"is lost ({reason})")
+            self._fail(f"is lost ({reason})")
 
     def _on_connect_fail(self, client: Any, data: object) -> None:
-        self._report(f"cannot be reached: {connection_problem(*self._address) or 'no answer'}")
+        self._fail(f"cannot be reached: {connection_problem(*self._address) or 'no answer'}")
 
-    def _on_publish(
-        self, client: Any, data: object, number: int, reason: object, properties: object
-    ) -> None:
-        self._confirmed.add(number)  # without our lock: paho holds one of its own here
-
-    def _settle(self) -> int:
-        """Take the confirmed events out of those that wait; return how many are left."""
-        confirmed = set(self._confirmed)
-        self._waiting -= confirmed
-        self._confirmed -= confirmed
-        return len(self._waiting)
-
-    def _report(self, problem: str) -> None:
-        """Say what is wrong with the broker, once while it stays the same."""
-        if problem != self._problem:
-            self._problem = problem
-            host, port = self._address
-            self._notify(
-                f"The MQTT broker {host}:{port} {problem}; it is tried again, and up to "
-                f"{MAX_QUEUED:,} events wait for it"
-            )
+    def _fail(self, problem: str) -> None:
+        self._problem = problem
+        self._failed(problem)
 
     def _on_message(self, client: Any, data: object, message: Any) -> None:
         try:
@@ -328,13 +311,48 @@ class Mqtt:
             self._client.publish(topic, payload, qos=1, retain=True)
 
 
-def connection_problem(host: str, port: int) -> str:
-    """Return why no connection can be made; empty if one can."""
+def open_client(url: str, client_id: str) -> tuple[Any, str, int]:
+    """Return a client of paho that is not connected yet, and the host and port of its broker."""
     try:
-        socket.create_connection((host, port), CLOSE_S).close()
-    except OSError as error:
-        return error.strerror or str(error)
-    return ""
+        from paho.mqtt import client as paho
+        from paho.mqtt.enums import CallbackAPIVersion
+    except ImportError as error:
+        raise MissingExtraError("MQTT", "mqtt") from error
+    parts = urlsplit(url if "://" in url else f"mqtt://{url}")
+    try:
+        port = parts.port or _PORTS.get(parts.scheme, 0)
+    except ValueError:
+        port = 0
+    if parts.scheme not in _PORTS or not parts.hostname or not port:
+        raise UsageError(f"A broker is given as mqtt://host:1883 or mqtts://host, not {url!r}")
+    client = paho.Client(CallbackAPIVersion.VERSION2, client_id=client_id)
+    if parts.username:
+        password = unquote(parts.password or "") or os.environ.get(PASSWORD) or None
+        client.username_pw_set(unquote(parts.username), password)
+    if parts.scheme == "mqtts":
+        client.tls_set()
+    return client, parts.hostname, port
+
+
+def broker_problem(url: str) -> tuple[str, str]:
+    """Return the address of a broker, and why it cannot be used; empty if it can."""
+    client, host, port = open_client(url, f"driftscore_doctor_{os.getpid()}")
+    if problem := connection_problem(host, port):
+        return f"{host}:{port}", f"cannot be reached: {problem}"
+    answers: queue.Queue[Any] = queue.Queue()
+    client.on_connect = lambda _client, _data, _flags, reason, _properties: answers.put(reason)
+    try:
+        client.connect(host, port, keepalive=10)
+        client.loop_start()
+        reason = answers.get(timeout=CLOSE_S)
+        problem = f"refuses the connection: {reason}" if reason.is_failure else ""
+    except OSError as error:  # of the encryption, or the other side has hung up
+        problem = f"is there, but cannot be used: {error.strerror or error}"
+    except queue.Empty:
+        problem = "is there, but does not answer as a broker"
+    client.disconnect()
+    client.loop_stop()
+    return f"{host}:{port}", problem
 
 
 def label_slugs(labels: Iterable[str]) -> dict[str, str]:

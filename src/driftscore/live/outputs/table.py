@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from driftscore.decisions.records import LevelReport, LiveReport, StoredEvent, Words
+from driftscore.decisions.records import LevelReport, LiveReport, OutputStatus, StoredEvent, Words
 from driftscore.live.outputs import SourceView
 
 SHOWN_EVENTS = 12
@@ -24,6 +24,7 @@ class LiveTable:
         self._events: deque[StoredEvent] = deque(maxlen=SHOWN_EVENTS)
         self._messages: deque[str] = deque(maxlen=SHOWN_MESSAGES)
         self._levels: dict[str, LevelReport] = {}
+        self._problems: dict[str, str] = {}
         self._lock = threading.Lock()
         self._views: Callable[[], Sequence[SourceView]] = tuple
         self._live = Live(console=console, refresh_per_second=_PER_SECOND, screen=False,
@@ -48,6 +49,8 @@ class LiveTable:
                 self._events.appendleft(report)
             elif isinstance(report, LevelReport):
                 self._levels[report.source] = report
+            elif isinstance(report, OutputStatus):
+                self._problems[report.output] = report.problem
 
     def close(self) -> None:
         """Stop drawing; the last picture stays."""
@@ -63,6 +66,7 @@ class LiveTable:
         with self._lock:
             events, messages = list(self._events), list(self._messages)
             levels = dict(self._levels)
+            lines = [f"{name} {why}" for name, why in self._problems.items() if why]
         for view in views:
             current = []
             for label, share in view.current[:3]:
@@ -90,4 +94,5 @@ class LiveTable:
                 escape(f"rejected: {event.rejected}" if event.rejected else note),
                 style="dim" if event.rejected else "bold",
             )  # fmt: skip
-        return Group(sources, table, *map(escape, messages))
+        problems = (f"[bold red]{escape(line)}[/bold red]" for line in lines)
+        return Group(sources, table, *problems, *map(escape, messages))
