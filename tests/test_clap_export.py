@@ -136,8 +136,6 @@ def test_auto_says_which_runtime_it_chose_and_why(
     after = load(checkpoint)
     assert after.towers.runtime_name == "onnx"
     assert "export in" in after.runtime
-    with pytest.raises(UsageError, match="OpenVINO is not supported"):
-        load(checkpoint, runtime="openvino")
 
 
 def test_runtimes_share_a_fingerprint_but_not_a_cache(checkpoint: Path, cached: Export) -> None:
