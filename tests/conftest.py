@@ -17,6 +17,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import numpy as np
 import pytest
 import soundfile
+from hypothesis import HealthCheck, settings
 
 from driftscore import Audio, Backbone, ClassBank, build_bank, load_backbone
 from driftscore.audio.recordings import Recording, Samples, Window, sounding_windows
@@ -25,6 +26,15 @@ from driftscore.backbones.vectors import Matrix, Vector, unit, unit_mean
 from driftscore.scoring.calibration import Calibration
 from driftscore.scoring.rules import Needs, find_rule
 from driftscore.system import plugins as registry
+
+# The same examples in every run, however long they take: `make fuzz` looks for new ones.
+settings.register_profile(
+    "suite",
+    deadline=None,
+    derandomize="DRIFTSCORE_FUZZ" not in os.environ,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("suite")
 
 PROJECT = Path(__file__).resolve().parent.parent
 LABELS = ("dog bark", "Sea_Waves", "siren")
