@@ -13,6 +13,8 @@ from tests.conftest import noise_clip
 from .conftest import Service, sound, started, wait_until
 from .hostile import CLASSIFY, Hostile, requests
 
+pytestmark = pytest.mark.slow
+
 MAX_S = 10.0
 """Far more than any of them needs: the machine may be busy. The bench has the bar of 2 s."""
 
@@ -55,7 +57,6 @@ def timed(client: httpx.Client, case: Hostile) -> tuple[httpx.Response, float]:
     return answer, seconds
 
 
-@pytest.mark.slow
 def test_two_hundred_hostile_bodies_are_refused_while_a_normal_client_is_served(
     service: Service,
 ) -> None:
