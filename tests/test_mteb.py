@@ -12,18 +12,16 @@ import numpy as np
 import pytest
 
 from driftscore import Audio, Classifier, Embedder, load_backbone
+from driftscore.backbones.mteb import Mteb, load
 from driftscore.errors import DownloadError, FormatError, MissingExtraError, UsageError
 from driftscore.mteb_model import MtebModel, labels_of
 from driftscore.text.presets import PromptSettings
 
-from .conftest import noise_clip
+from .conftest import Lazily, noise_clip
 
-mteb: Any = pytest.importorskip("mteb", reason="MTEB IS NOT INSTALLED")
-torch: Any = pytest.importorskip("torch", reason="TORCH IS NOT INSTALLED")
-
-from driftscore.backbones.mteb import Mteb, load  # noqa: E402
-
-from .small_mteb import DIM, NAME, SmallEncoder, register  # noqa: E402
+mteb = Lazily("mteb")
+torch = Lazily("torch")
+small_mteb = Lazily("tests.small_mteb", library="mteb")
 
 CLIPS = [noise_clip(1.0, seed=seed) for seed in range(6)]
 CANDIDATES = ["a sound of rain here", "a sound of dog here", "a sound of siren here"]
@@ -31,7 +29,7 @@ CANDIDATES = ["a sound of rain here", "a sound of dog here", "a sound of siren h
 
 @pytest.fixture(scope="module")
 def model() -> Mteb:
-    return load(register())
+    return load(small_mteb.register())
 
 
 def task() -> Any:
@@ -75,7 +73,7 @@ def evaluated(entrant: Any) -> Any:
 
 
 def test_embeddings_equal_those_of_the_encoder(model: Mteb) -> None:
-    encoder = SmallEncoder(NAME, None)
+    encoder = small_mteb.SmallEncoder(small_mteb.NAME, None)
     np.random.seed(0)  # noqa: NPY002
     expected = encoder._audio(CLIPS[0].samples).numpy()
     row = model.embed_audio([CLIPS[0]])[0]
@@ -103,7 +101,7 @@ def test_mtebs_own_wrapper_of_clap_gives_the_embeddings_of_our_clap(
         wrapper: Any = ClapZeroShotWrapper
         return wrapper(str(home), None, device)
 
-    theirs = load(register("mteb/baseline-clap", loader=loader))
+    theirs = load(small_mteb.register("mteb/baseline-clap", loader=loader))
     ours = load_backbone(home, runtime="torch")
     assert (theirs.rate, theirs.seconds, theirs.dim) == (ours.rate, ours.seconds, ours.dim)
     texts = ["rain", "a dog barks", "siren"]
@@ -114,12 +112,12 @@ def test_mtebs_own_wrapper_of_clap_gives_the_embeddings_of_our_clap(
 
 
 def test_the_rate_and_the_window_are_those_of_the_wrapper(model: Mteb) -> None:
-    assert (model.rate, model.seconds, model.dim) == (16_000, 2.0, DIM)
-    other = load(NAME, seconds=1.5)
+    assert (model.rate, model.seconds, model.dim) == (16_000, 2.0, small_mteb.DIM)
+    other = load(small_mteb.NAME, seconds=1.5)
     assert (other.rate, other.seconds) == (16_000, 1.5)
     assert other.fingerprint != model.fingerprint
     with pytest.raises(UsageError, match="must be positive"):
-        load(NAME, seconds=-1.0)
+        load(small_mteb.NAME, seconds=-1.0)
 
 
 def test_no_part_of_a_long_clip_is_dropped(model: Mteb) -> None:
@@ -147,16 +145,16 @@ def test_random_crops_are_the_same_every_time_and_no_global_state_changes(model:
 def test_the_fingerprint_depends_on_the_weights(
     model: Mteb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert load(NAME).fingerprint == model.fingerprint
-    first = SmallEncoder.__init__
+    assert load(small_mteb.NAME).fingerprint == model.fingerprint
+    first = small_mteb.SmallEncoder.__init__
 
-    def other(self: SmallEncoder, *arguments: Any, **options: Any) -> None:
+    def other(self: small_mteb.SmallEncoder, *arguments: Any, **options: Any) -> None:
         first(self, *arguments, **options)
         with torch.no_grad():
             self.model["audio"].weight[0, 0] += 1
 
-    monkeypatch.setattr(SmallEncoder, "__init__", other)
-    assert load(NAME).fingerprint != model.fingerprint
+    monkeypatch.setattr(small_mteb.SmallEncoder, "__init__", other)
+    assert load(small_mteb.NAME).fingerprint != model.fingerprint
 
 
 def test_a_copy_loads_the_model_again(model: Mteb) -> None:
@@ -167,14 +165,15 @@ def test_a_copy_loads_the_model_again(model: Mteb) -> None:
 
 
 def test_the_command_finds_a_model_by_its_name_in_mteb(model: Mteb) -> None:
-    assert load_backbone(f"mteb:{NAME}").fingerprint == model.fingerprint
+    assert load_backbone(f"mteb:{small_mteb.NAME}").fingerprint == model.fingerprint
     prompts = PromptSettings(pack="generic5")
-    classifier = Classifier(["rain", "dog"], backbone=f"mteb:{NAME}", rule="das", prompts=prompts)
+    name = f"mteb:{small_mteb.NAME}"
+    classifier = Classifier(["rain", "dog"], backbone=name, rule="das", prompts=prompts)
     assert classifier.predict(CLIPS[:1])[0] in ("rain", "dog")
 
 
 def test_an_unknown_model_is_named_with_the_nearest() -> None:
-    register()
+    small_mteb.register()
     with pytest.raises(UsageError, match="did you mean 'microsoft/msclap-2023'"):
         load("microsoft/msclap-2024")
 
@@ -191,14 +190,14 @@ def test_an_unknown_model_is_named_with_the_nearest() -> None:
 def test_models_that_must_not_be_loaded_unasked_are_refused(
     changes: dict[str, Any], message: str
 ) -> None:
-    name = register("mteb/baseline-refused", **changes)
+    name = small_mteb.register("mteb/baseline-refused", **changes)
     with pytest.raises(UsageError, match=message):
         load(name)
 
 
 def test_code_from_a_repository_runs_only_if_it_is_asked_for() -> None:
-    name = register("mteb/baseline-trusted", loader_kwargs={"trust_remote_code": True})
-    assert load(name, remote_code=True).dim == DIM
+    name = small_mteb.register("mteb/baseline-trusted", loader_kwargs={"trust_remote_code": True})
+    assert load(name, remote_code=True).dim == small_mteb.DIM
 
 
 def test_real_models_behind_a_web_service_are_refused() -> None:
@@ -218,7 +217,7 @@ def test_a_model_that_the_hub_does_not_give_fails_at_once_with_what_to_do() -> N
         transformers = pytest.importorskip("transformers", reason="NO TRANSFORMERS")
         return transformers.ClapModel.from_pretrained("some/model")
 
-    name = register("mteb/baseline-absent", loader=loader)
+    name = small_mteb.register("mteb/baseline-absent", loader=loader)
     with pytest.raises(DownloadError, match=r"mteb cannot load .*hf download mteb/baseline-absent"):
         load(name)
 
@@ -228,7 +227,7 @@ def test_a_model_that_fails_to_load_is_named() -> None:
         raise AttributeError("config has no attribute 'x'")
 
     with pytest.raises(FormatError, match=r"cannot load .*: AttributeError: config has no"):
-        load(register("mteb/baseline-broken", loader=loader))
+        load(small_mteb.register("mteb/baseline-broken", loader=loader))
 
 
 @pytest.mark.parametrize("rule", ["cosine", "das", "auto"])

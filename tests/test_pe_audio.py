@@ -3,6 +3,7 @@
 import json
 import pickle
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,11 +23,11 @@ from driftscore.errors import (
 )
 from driftscore.text.presets import PromptSettings
 
-from .conftest import noise_clip
+from .conftest import Lazily, noise_clip
 
-torch: Any = pytest.importorskip("torch", reason="TORCH IS NOT INSTALLED")
-transformers: Any = pytest.importorskip("transformers", reason="TRANSFORMERS IS NOT INSTALLED")
-if not hasattr(transformers, "PeAudioModel"):
+torch = Lazily("torch")
+transformers = Lazily("transformers")
+if int(version("transformers").partition(".")[0]) < 5:
     pytest.skip("TRANSFORMERS HAS NO PeAudioModel: version 5 does", allow_module_level=True)
 
 from .small_pe_audio import DIM, save_pe_audio, small_model  # noqa: E402

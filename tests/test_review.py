@@ -358,7 +358,7 @@ def test_an_event_is_played_with_what_is_around_it(
     monkeypatch.setattr("driftscore.cli.review.find_player", lambda: (str(script),))
 
     def wait() -> str:
-        for _ in range(500):
+        for _ in range(6000):
             copy = tmp_path / "played.wav"
             if copy.exists() and copy.stat().st_size >= 44 + 2 * 800 * 3:
                 played.append(str(soundfile.info(copy).duration))

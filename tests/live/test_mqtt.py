@@ -266,12 +266,11 @@ def test_discovery_states_and_events_reach_the_broker(
     eventually(lambda: observer.last("driftscore/yard/status") == "offline")
     assert observer.last(f"{HOME}/status") == "offline"
     late = Observer(broker.port)  # what is retained: everything but the event
-    eventually(lambda: late.last(f"{HOME}/words"))
+    retained = (CONFIG, f"{HOME}/last", f"{HOME}/label/siren", f"{HOME}/status", f"{HOME}/words")
+    eventually(lambda: all(map(late.last, retained)))
     time.sleep(0.3)
-    topics = {topic for topic, _, _ in late.received}
     late.close()
-    assert {CONFIG, f"{HOME}/last", f"{HOME}/label/siren", f"{HOME}/status"} <= topics
-    assert f"{HOME}/event" not in topics
+    assert f"{HOME}/event" not in {topic for topic, _, _ in late.received}
 
 
 @needs_broker

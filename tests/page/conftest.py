@@ -77,7 +77,7 @@ class running:  # noqa: N801 (a context manager that is used like a function)
 
     def __exit__(self, *_: object) -> None:
         self.server.should_exit = True
-        self.thread.join(timeout=20)
+        self.thread.join(timeout=60)
 
 
 @pytest.fixture(scope="module")  # its event loop runs in this thread until it is closed
@@ -126,7 +126,7 @@ def visit(browser: "Browser", site: Site, request: pytest.FixtureRequest) -> Ite
     size: ViewportSize = options.pop("viewport", {"width": 1280, "height": 860})
     context = browser.new_context(viewport=size, **options)
     page = context.new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(60_000)
     found = Visit(page, site.url)
 
     def note(message: "ConsoleMessage") -> None:

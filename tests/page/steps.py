@@ -14,7 +14,7 @@ playwright = pytest.importorskip(
 from playwright.sync_api import Browser, Page, Route, expect  # noqa: E402
 
 __all__ = ["Browser", "Page", "Route", "expect"]
-expect.set_options(timeout=20_000)  # the machine may be busy
+expect.set_options(timeout=60_000)  # the machine may be busy
 SOUNDS = PROJECT / "demo" / "sounds"
 MINUS = "\N{MINUS SIGN}"
 WORDS = "siren, church bell, alarm clock, rain, speech, dog bark"
@@ -37,7 +37,7 @@ def settled(page: Page) -> None:
     page.wait_for_timeout(300)
 
 
-def until(page: Page, true: Callable[[], bool], seconds: float = 20.0) -> None:
+def until(page: Page, true: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait until something is true outside of the browser."""
     end = time.monotonic() + seconds
     while not true():

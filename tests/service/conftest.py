@@ -58,7 +58,7 @@ def state_of(client: TestClient) -> ServiceState:
     return state
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_until(true: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait for something to become true."""
     due = time.monotonic() + seconds
     while not true():

@@ -21,6 +21,8 @@ from driftscore.service.settings import ServiceSettings
 
 from .conftest import sound, threaded
 
+pytestmark = pytest.mark.slow
+
 
 class BrokenStore(DecisionStore):
     """A store whose events cannot be read, which ends a stream at once."""
@@ -60,7 +62,6 @@ def url() -> Iterator[str]:
         yield url
 
 
-@pytest.mark.slow
 @SCHEMA.parametrize()
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 def test_no_request_that_follows_the_document_breaks_the_service(

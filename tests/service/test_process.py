@@ -3,7 +3,6 @@
 import json
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -50,18 +49,22 @@ def messages(lines: Iterator[str]) -> Iterator[dict[str, str]]:
             fields[name] = value
 
 
-def test_live_events_arrive_as_they_are_published(fake: Backbone, store: DecisionStore) -> None:
+def test_live_events_arrive_as_they_are_published(
+    fake: Backbone, store: DecisionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store.send(event(1))
+    newest, looked = store.newest(), threading.Event()
+    monkeypatch.setattr(store, "newest", lambda: (looked.set(), newest)[1])
     settings = ServiceSettings(backbone=Embedder(fake, text_cache=False), event_store=store)
     with (
         threaded(create_app(settings)) as url,
-        httpx.stream("GET", f"{url}/v1/events/stream?source=yard", timeout=10) as answer,
+        httpx.stream("GET", f"{url}/v1/events/stream?source=yard", timeout=60) as answer,
     ):
         assert answer.headers["content-type"].startswith("text/event-stream")
         assert answer.headers["x-accel-buffering"] == "no"
         found = messages(answer.iter_lines())
         assert next(found) == {"retry": "3000"}
-        time.sleep(0.6)  # the stream is at the end of the store by now: what was before is past
+        assert looked.wait(60)  # the stream is at the end of the store: what was before is past
         store.send(event(2, source="attic"))
         store.send(event(3))
         got = next(found)
@@ -78,7 +81,7 @@ def test_what_sources_do_is_sent_at_the_start_and_when_it_changes(
     settings = ServiceSettings(backbone=Embedder(fake, text_cache=False), event_store=store)
     with (
         threaded(create_app(settings)) as url,
-        httpx.stream("GET", f"{url}/v1/events/stream?source=yard", timeout=10) as answer,
+        httpx.stream("GET", f"{url}/v1/events/stream?source=yard", timeout=60) as answer,
     ):
         found = messages(answer.iter_lines())
         next(found)
@@ -105,7 +108,7 @@ def test_a_client_that_was_away_continues_where_it_was(
     headers = {"Last-Event-ID": "7"}
     with (
         threaded(create_app(settings)) as url,
-        httpx.stream("GET", f"{url}/v1/events/stream", headers=headers, timeout=10) as answer,
+        httpx.stream("GET", f"{url}/v1/events/stream", headers=headers, timeout=60) as answer,
     ):
         found = messages(answer.iter_lines())
         next(found)
@@ -123,7 +126,7 @@ def test_streams_are_bounded_and_free_their_place(
     state = app.state.service
     with threaded(app) as url:
         address = f"{url}/v1/events/stream"
-        with httpx.stream("GET", address, timeout=10) as first:
+        with httpx.stream("GET", address, timeout=60) as first:
             lines = first.iter_lines()
             assert next(lines) == "retry: 3000"
             assert ": alive" in (next(lines), next(lines))

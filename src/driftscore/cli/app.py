@@ -40,11 +40,11 @@ COMMANDS = {
     "completion": ("listing", "Print a script that completes words in a shell."),
 }
 """The file of each command, and what it does in one line."""
-_DETECT = "`driftscore detect` finds events in long recordings"
-_MOVED = {
-    "--timeline": _DETECT,
-    "--windows": f"{_DETECT}, and with --windows it shows the best label of each window",
+_REMOVED = {
+    "--timeline": "`driftscore detect` finds events in long recordings without it",
+    "--windows": "`driftscore detect --windows` shows the best label of each window",
 }
+"""Options of earlier versions, and what to use in their place."""
 _STDOUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)
 """Errors of writing to a stream that is open; those of opening a file name it."""
 
@@ -61,14 +61,14 @@ class Command(click.Command):
         self.examples = tuple(line[2:] for line in lines if line.startswith("$ "))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; an option that has moved is answered with where to."""
+        """Parse the arguments; an option of earlier versions is answered with what replaces it."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            if error.option_name not in _MOVED:
+            if error.option_name not in _REMOVED:
                 raise
-            instead = _MOVED[error.option_name]
-            raise UsageError(f"{error.option_name} has moved: {instead}") from None
+            instead = _REMOVED[error.option_name]
+            raise UsageError(f"No option {error.option_name} here: {instead}") from None
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples."""

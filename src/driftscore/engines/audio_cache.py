@@ -103,10 +103,7 @@ class AudioCache:
         is behind a URL, which takes a request.
         """
         now, here = time.time_ns(), working_folder()
-        entries = [
-            CacheEntry() if is_url(recording) and not urls else _located(recording, now, here)
-            for recording in recordings
-        ]
+        entries = [_located(recording, now, here, urls=urls) for recording in recordings]
         sources = [entry.source for entry in entries if entry.settled]
         rows = self._file.get(_FILES_AND_AUDIO, sources, self.model, max_bytes=_MAX_BYTES)
         if len(rows) < len(sources):  # new files, or too many bytes: then at least their digests
@@ -117,10 +114,10 @@ class AudioCache:
             for source, stamp, digest, checksum, audio_checksum, spans, vectors in rows
             if type(stamp) is type(digest) is bytes and checksum == crc32(source + stamp + digest)
         }
-        for number, entry in enumerate(entries):
-            stamp, digest, windows = stored.get(entry.source.encode(), (b"", b"", None))
-            if entry.settled and stamp == entry.stamp.encode():
-                entries[number] = CacheEntry(*entry[:3], digest, windows)
+        for number, (source, stamp, settled, _, _) in enumerate(entries):
+            row = stored.get(source.encode()) if settled else None
+            if row and row[0] == stamp.encode():
+                entries[number] = CacheEntry(source, stamp, settled, row[1], row[2])
         return entries
 
     def read(self, recording: Recording, entry: CacheEntry) -> CacheEntry:
@@ -201,16 +198,18 @@ class CachedBlock(EmbeddedBlock):
 
 def unchanged(recording: Recording, entry: CacheEntry) -> bool:
     """Return whether a recording has not changed since it was looked up."""
-    return _located(recording, time.time_ns(), working_folder())[:2] == entry[:2]
+    return _located(recording, time.time_ns(), working_folder(), urls=True)[:2] == entry[:2]
 
 
-def _located(recording: Recording, now_ns: int, here: str) -> CacheEntry:
+def _located(recording: Recording, now_ns: int, here: str, *, urls: bool) -> CacheEntry:
     """Return source and stamp of a recording, an empty entry for what is not stored."""
     if isinstance(recording, PartialFile):  # each run must say how much of it could be read
         return CacheEntry()
     try:
         source = recording
         if is_url(source):
+            if not urls:
+                return CacheEntry()
             if (local := local_path(source)) is None:
                 return CacheEntry(_storable(source), *url_stamp(source))
             source = local
@@ -231,6 +230,8 @@ def _located(recording: Recording, now_ns: int, here: str) -> CacheEntry:
 
 def _storable(path: str) -> str:
     """Return a path as a text that SQLite can store; names need not be UTF-8."""
+    if path.isascii():
+        return path
     try:
         path.encode()
     except UnicodeEncodeError:

@@ -2,10 +2,9 @@
 
 import csv
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import IO
 
-from driftscore.formats import OutputRow, after_row, cell, flat
+from driftscore.formats import OutputRow, OutputValue, after_row, cell, flat
 
 
 def write(
@@ -20,14 +19,22 @@ def write(
 
     With `spreadsheet` a text that begins like a formula gets an apostrophe before it.
     """
-    cells = partial(cell, spreadsheet=spreadsheet)
+
+    def cells(values: Iterable[OutputValue]) -> list[str]:
+        return [  # most are texts, and an archive has a million of them
+            value
+            if type(value) is str and not spreadsheet and "\r" not in value
+            else cell(value, spreadsheet=spreadsheet)
+            for value in values
+        ]
+
     writer, flush = csv.writer(out, lineterminator="\n"), after_row(out)
-    header: Iterable[str] = columns
-    for number, row in enumerate(map(flat, rows)):
-        if number == 0:
-            writer.writerow(map(cells, row))
-            header = ()
-        writer.writerow(map(cells, row.values()))
+    header: Sequence[str] | None = columns
+    for row in map(flat, rows):
+        if header is not None:
+            writer.writerow(cells(row))
+            header = None
+        writer.writerow(cells(row.values()))
         flush()
     if header:
         writer.writerow(header)

@@ -49,8 +49,6 @@ def load(
 ) -> Clap:
     """Load a CLAP by hub id or folder; `force` loads one that is known to be broken."""
     name, variant = published.split_variant(os.fspath(spec))
-    if runtime == "openvino":
-        raise UsageError("OpenVINO is not supported any more: it was no faster; use --runtime onnx")
     if runtime not in RUNTIMES:
         raise unknown("runtime", runtime, RUNTIMES)
     if name in BROKEN and not force:
