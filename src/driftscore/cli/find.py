@@ -10,7 +10,7 @@ from driftscore.backbones import check_model
 from driftscore.cli import options as take
 from driftscore.cli.app import app
 from driftscore.cli.classify import TITLES
-from driftscore.cli.detect import EVENT_COLUMNS, EventRow, make_watch_list
+from driftscore.cli.detect import EventRow, make_watch_list
 from driftscore.cli.output import UNITS, counted, output, report_model, say, span_row
 from driftscore.engines.archive import open_embeddings
 from driftscore.errors import DriftscoreError, UsageError
@@ -20,6 +20,8 @@ from driftscore.events.tracking import Event
 from driftscore.formats import find_format, write_rows
 from driftscore.storage.files import check_output
 from driftscore.text.prompts import split_labels
+
+COLUMNS = ("file", "start_s", "end_s", "time", "label", "score", "unit", "error")
 
 
 @app.command()
@@ -79,7 +81,7 @@ def find(
     with output(out) as stream:
         write_rows(
             (place_row(place) | {"unit": unit} for place in places), writer, stream,
-            title=TITLES[detector.head.standardised], columns=EVENT_COLUMNS,
+            title=TITLES[detector.head.standardised], columns=COLUMNS,
         )  # fmt: skip
     say(f"{counted(len(places), 'place')} in {counted(stored.count, 'window')} of {archive}")
     if clips is not None and cut_clips(clips, places):
@@ -87,10 +89,11 @@ def find(
 
 
 def place_row(place: Place) -> EventRow:
-    """Return the row of a place."""
+    """Return the row of a place; it has no threshold, and its level is not measured."""
     start = start_of(place.source)
     time = "" if start is None else start.text_at(place.start_s)
-    return span_row(place.source, place.label, place.start_s, place.end_s, place.score, time=time)
+    row = span_row(place.source, place.label, place.start_s, place.end_s, place.score, time=time)
+    return {key: value for key, value in row.items() if key in COLUMNS}
 
 
 def cut_clips(folder: Path, places: list[Place]) -> int:

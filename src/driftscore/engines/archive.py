@@ -123,7 +123,7 @@ class ArchiveWriter:
                         f"--window {about.window_s:g} --hop {about.hop_s:g}, or another folder"
                     )
                 for batch in shard.batches(["file"], 2**20):
-                    self.done |= set(batch.texts("file"))
+                    self.done |= batch.distinct("file")
                 self._number = max(self._number, _number_of(shard.path) + 1)
             for partial in self.folder.glob(".*.partial"):  # of a run that was killed
                 partial.unlink()

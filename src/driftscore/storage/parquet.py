@@ -61,7 +61,11 @@ class Shard:
         if not self.path.is_file():
             raise FormatError(f"There is no {_WHAT} at {self.path}")
         with reading(self.path, _WHAT, advice="delete it and make it again"):
-            file = pyarrow.parquet.ParquetFile(self.path, read_dictionary=["file"])
+            file = pyarrow.parquet.ParquetFile(self.path)
+            if "file" in file.schema_arrow.names:  # a name is stored once for many rows
+                file = pyarrow.parquet.ParquetFile(
+                    self.path, metadata=file.metadata, read_dictionary=["file"]
+                )
             groups = (file.metadata.row_group(n) for n in range(file.metadata.num_row_groups))
             for group in groups:
                 most = max(group.column(n).num_values for n in range(group.num_columns))
@@ -147,6 +151,10 @@ class Batch:
     def texts(self, column: str) -> list[str]:
         """Return a column as texts."""
         return [str(value) for value in self._batch.column(column).to_pylist()]
+
+    def distinct(self, column: str) -> set[str]:
+        """Return the different texts of a column."""
+        return {str(value) for value in self._batch.column(column).unique().to_pylist()}
 
     def text(self, column: str, row: int) -> str:
         """Return one cell as a text."""
