@@ -8,19 +8,23 @@
 
 An archive is a folder of shards. The metadata of each, under the key `driftscore`, is a JSON object
 with the model, its fingerprint, and the window and the hop in seconds. A recording is in one shard
-with all of its windows, so a run that was killed has lost the recordings after the last shard, and
-nothing is there twice: the next run embeds what is missing, by name.
+with all of its windows, and a shard appears under its name when it is complete: a run that was
+killed has lost the recordings after the last shard, and the next run embeds those, by name.
 
 Embeddings of other tools are read by blocks of rows as well: Parquet with a column of lists of
 numbers (and `file`, `start_s` and `end_s`, if they are there), npy and npz. Rows need not be unit.
+Files are not mapped into memory: pages of a map count as memory of the process. pyarrow (extra
+`archive`) is imported only here.
 """
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -31,17 +35,10 @@ from driftscore.backbones.protocol import LocalBackbone
 from driftscore.backbones.stored import EmbeddingFile
 from driftscore.backbones.vectors import Matrix, Vector, lengths, matrix, unit
 from driftscore.engines.protocol import Embedded
-from driftscore.errors import FormatError, MismatchError, UsageError
+from driftscore.errors import FormatError, MismatchError, MissingExtraError, UsageError
 from driftscore.storage.checked import Text, decode
-from driftscore.storage.files import output_folder, reading, writing_to
+from driftscore.storage.files import is_folder, output_folder, reading, regular_size, writing_to
 from driftscore.storage.npz import npy_blocks
-from driftscore.storage.parquet import (
-    Shard,
-    column_of,
-    is_dataset,
-    open_shards,
-    write_shard,
-)
 
 LOCAL_WINDOW_S, LOCAL_HOP_S = 3.0, 1.5
 """Window and hop of an archive for a backbone whose windows are poolings of frames."""
@@ -49,8 +46,10 @@ BLOCK = 2048
 _SHARD_ROWS = 131_072
 _SHARD_S = 300.0
 """The longest that new rows wait to be written: what a killed run has lost."""
-_LEVELS = 127
-FileSpans = NDArray[np.float64]
+_ROW_GROUP, _PAGE_BYTES = 16_384, 2**18
+_MAX_LIST = 2**16
+_KEY = b"driftscore"
+_WHAT, _AGAIN = "Parquet file", "delete it and make it again"
 
 
 class ArchiveAbout(msgspec.Struct, frozen=True):
@@ -75,12 +74,12 @@ def archive_windows(backbone: Backbone) -> tuple[float, float]:
 def packed_rows(rows: Matrix) -> tuple[NDArray[np.int8], Vector]:
     """Return unit rows as int8, and the scale that makes each of them unit again."""
     peaks = np.abs(rows).max(axis=1, keepdims=True)
-    codes = np.rint(rows * (_LEVELS / peaks)).astype(np.int8)
+    codes = np.rint(rows * (127 / peaks)).astype(np.int8)
     return codes, (1 / lengths(codes.astype(np.float32))).astype(np.float32)
 
 
 class ArchiveWriter:
-    """Appends recordings to an archive; a second process that tries it at that time is refused.
+    """Appends recordings to an archive; a second process that tries it meanwhile is refused.
 
         with ArchiveWriter(folder, backbone, window_s=3.0, hop_s=1.5) as archive:
             archive.done          # the names of recordings that are in it
@@ -95,6 +94,7 @@ class ArchiveWriter:
         self.folder = output_folder(folder)
         self.about = ArchiveAbout(backbone.name, backbone.fingerprint, window_s, hop_s)
         self.done: set[str] = set()
+        self._backbone = backbone
         self._number = 0
         self._waiting: list[Embedded] = []
         self._written_at = time.monotonic()
@@ -110,23 +110,7 @@ class ArchiveWriter:
             except Timeout as error:
                 raise UsageError(f"Another run is writing to {self.folder}; wait for it") from error
         try:
-            for shard in open_shards(self.folder) if is_dataset(self.folder) else ():
-                about = _about(shard)
-                check_model(
-                    {"fingerprint": about.fingerprint, "backbone": about.model},
-                    _NamedModel(self.about.model, self.about.fingerprint), what=str(self.folder),
-                )  # fmt: skip
-                if (about.window_s, about.hop_s) != (self.about.window_s, self.about.hop_s):
-                    raise MismatchError(
-                        f"{self.folder} has windows of {about.window_s:g} s every {about.hop_s:g} "
-                        f"s, not {self.about.window_s:g} s every {self.about.hop_s:g} s; use "
-                        f"--window {about.window_s:g} --hop {about.hop_s:g}, or another folder"
-                    )
-                for batch in shard.batches(["file"], 2**20):
-                    self.done |= batch.distinct("file")
-                self._number = max(self._number, _number_of(shard.path) + 1)
-            for partial in self.folder.glob(".*.partial"):  # of a run that was killed
-                partial.unlink()
+            self._continue()
         except BaseException:
             self._lock.release()
             raise
@@ -145,7 +129,28 @@ class ArchiveWriter:
         if late or sum(len(one.rows) for one in self._waiting) >= _SHARD_ROWS:
             self._write()
 
+    def _continue(self) -> None:
+        """Check that the rows that are there are of the same kind, and read their names."""
+        for partial_file in self.folder.glob(".*.partial"):  # of a run that was killed
+            partial_file.unlink()
+        for path in _shards(self.folder):
+            file, about = _open_shard(path)
+            made_by = {"fingerprint": about.fingerprint, "backbone": about.model}
+            check_model(made_by, self._backbone, what=str(self.folder))
+            if (about.window_s, about.hop_s) != (self.about.window_s, self.about.hop_s):
+                raise MismatchError(
+                    f"{self.folder} has windows of {about.window_s:g} s every {about.hop_s:g} s, "
+                    f"not {self.about.window_s:g} s every {self.about.hop_s:g} s; use --window "
+                    f"{about.window_s:g} --hop {about.hop_s:g}, or another folder"
+                )
+            with reading(path, _WHAT, advice=_AGAIN):
+                self.done |= set(file.read(["file"])["file"].unique().to_pylist())
+            digits = path.stem.removeprefix("part-")
+            if digits.isdecimal():
+                self._number = max(self._number, int(digits) + 1)
+
     def _write(self) -> None:
+        """Write a shard of what is waiting."""
         some, self._waiting = [one for one in self._waiting if len(one.rows)], []
         self._written_at = time.monotonic()
         if not some:
@@ -153,12 +158,9 @@ class ArchiveWriter:
         codes, scales = packed_rows(np.concatenate([one.rows for one in some]))
         spans = np.concatenate([one.spans for one in some])
         names = [stored_name(one.source) for one in some for _ in one.rows]
-        columns = {"file": names, "start_s": spans[:, 0].copy(), "end_s": spans[:, 1].copy(),
-                   "embedding": codes, "scale": scales}  # fmt: skip
         path = self.folder / f"part-{self._number:06d}.parquet"
-        write_shard(path, columns, msgspec.to_builtins(self.about))
+        write_shard(path, names, spans, codes, scales, self.about)
         self._number += 1
-        self.done |= {stored_name(one.source) for one in some}
 
 
 def stored_name(source: str) -> str:
@@ -166,61 +168,65 @@ def stored_name(source: str) -> str:
     return source.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-@dataclass(frozen=True)
-class _NamedModel:
-    """The model that made something."""
+def write_shard(
+    path: Path,
+    files: Sequence[str],
+    spans: NDArray[np.float64],
+    codes: NDArray[np.int8],
+    scales: Vector,
+    about: ArchiveAbout,
+) -> None:
+    """Write a new shard, which appears under its name when it is on the disk as a whole."""
+    pyarrow = _pyarrow()
+    # Without nulls a list costs fewer levels. A dictionary has 8 bits for each int8, where
+    # Parquet's own type has 32; the bytes of embeddings are as good as random.
+    item = pyarrow.field("element", pyarrow.int8(), nullable=False)
+    lists = pyarrow.FixedSizeListArray.from_arrays(
+        pyarrow.array(codes.reshape(-1)), type=pyarrow.list_(item, codes.shape[1])
+    )
+    columns = {"file": pyarrow.array(files), "start_s": pyarrow.array(spans[:, 0].copy()),
+               "end_s": pyarrow.array(spans[:, 1].copy()), "embedding": lists,
+               "scale": pyarrow.array(scales)}  # fmt: skip
+    fields = [pyarrow.field(name, array.type, nullable=False) for name, array in columns.items()]
+    compression = dict.fromkeys(columns, "ZSTD") | {"embedding.list.element": "NONE"}
+    partial_path = path.with_name(f".{path.name}.partial")
+    with writing_to(path), open(partial_path, "wb") as file:
+        pyarrow.parquet.write_table(
+            pyarrow.table(
+                list(columns.values()),
+                schema=pyarrow.schema(fields, metadata={_KEY: msgspec.json.encode(about)}),
+            ),
+            file, row_group_size=_ROW_GROUP, data_page_size=_PAGE_BYTES, compression=compression,
+        )  # fmt: skip
+        file.flush()
+        os.fsync(file.fileno())
+    with writing_to(path):
+        partial_path.replace(path)
 
-    name: str
-    fingerprint: str
 
-
-def _about(shard: Shard) -> ArchiveAbout:
-    return decode(shard.about, ArchiveAbout, where=f"the metadata of {shard.path}")
-
-
-def _number_of(path: Path) -> int:
-    digits = path.stem.removeprefix("part-")
-    return int(digits) if digits.isdecimal() and len(digits) < 10 else -1
-
-
+@dataclass(eq=False)
 class RowBlock:
     """Some rows of stored embeddings, in the numbers of the file until they are asked for."""
 
-    def __init__(
-        self,
-        path: Path,
-        codes: NDArray[np.generic],
-        scales: Vector | None,
-        names: Callable[[int | None], Sequence[str]],
-        spans: FileSpans | None = None,
-    ) -> None:
-        self._path = path
-        self.codes = codes
-        """The numbers as they are stored: (n, d)."""
-        self._scales = scales
-        self._names = names
-        self.spans = spans
-        """Start and end of each window in seconds, (n, 2), if the file has them."""
+    path: Path
+    codes: NDArray[np.generic]
+    """The numbers as they are stored: (n, d)."""
+    files: NDArray[np.object_]
+    """The recording of each row."""
+    spans: NDArray[np.float64] | None = None
+    """Start and end of each window in seconds, (n, 2), if the file has them."""
+    stored_scales: Vector | None = None
 
     @cached_property
     def scales(self) -> Vector:
         """What makes each row of `codes` unit."""
-        if self._scales is not None:
-            return self._scales
+        if self.stored_scales is not None:
+            return self.stored_scales
         return (1 / np.maximum(lengths(self.codes.astype(np.float32)), 1e-12)).astype(np.float32)
-
-    @property
-    def files(self) -> Sequence[str]:
-        """The recording of each row."""
-        return self._names(None)
-
-    def file(self, row: int) -> str:
-        """Return the recording of one row."""
-        return self._names(row)[0]
 
     def rows(self, which: NDArray[np.intp] | slice = slice(None)) -> Matrix:
         """Return some of the rows, scaled to unit length."""
-        with reading(self._path, "file of embeddings"):
+        with reading(self.path, "file of embeddings"):
             return unit(matrix(self.codes[which], what="The array"), what="The array")
 
 
@@ -232,17 +238,10 @@ class StoredRows:
     count: int
     parts: Sequence[Callable[[], Iterator[RowBlock]]]
     """The blocks of each part of the content, in order; threads may read several parts at once."""
-    about: ArchiveAbout = ArchiveAbout()
-
-    @property
-    def name(self) -> str:
-        """The model that made them; empty if it is not known."""
-        return self.about.model
-
-    @property
-    def fingerprint(self) -> str:
-        """The fingerprint of that model; empty if it is not known."""
-        return self.about.fingerprint
+    name: str = ""
+    """The model that made them; empty if it is not known."""
+    fingerprint: str = ""
+    """The fingerprint of that model."""
 
     def blocks(self) -> Iterator[RowBlock]:
         """Yield all rows in order."""
@@ -256,7 +255,8 @@ class StoredRows:
 
 def is_stored(path: str | os.PathLike[str]) -> bool:
     """Return whether a path names stored embeddings: npz, npy, Parquet or an archive."""
-    return os.fspath(path).lower().endswith((".npz", ".npy")) or is_dataset(path)
+    name = os.fspath(path)
+    return name.lower().endswith((".npz", ".npy", ".parquet")) or bool(_shards(Path(name)))
 
 
 def open_embeddings(path: str | os.PathLike[str], column: str = "") -> StoredRows:
@@ -267,82 +267,120 @@ def open_embeddings(path: str | os.PathLike[str], column: str = "") -> StoredRow
     """
     where = Path(path)
     ending = where.suffix.lower()
-    if is_dataset(where):
+    if is_folder(where) or ending == ".parquet":
         return _open_parquet(where, column)
     if ending == ".npy":
         count, blocks = npy_blocks(where, BLOCK, what="array of clip embeddings")
 
         def numbered() -> Iterator[RowBlock]:
-            first = 0
-            for codes in blocks():
-                yield RowBlock(where, codes, None, _numbered(where.name, first, len(codes)))
-                first += len(codes)
+            for number, codes in enumerate(blocks()):
+                yield RowBlock(where, codes, _numbers(where, number * BLOCK, len(codes)))
 
         return StoredRows(where, count, [numbered])
     content = EmbeddingFile.load(where, column)
     if not content.files:
         raise UsageError(f"{where} holds no clip embeddings (files with audio_embeddings)")
+    files = np.array(content.files, object)
 
     def sliced() -> Iterator[RowBlock]:
-        for first in range(0, len(content.files), BLOCK):
-            part = slice(first, first + BLOCK)
+        for part in (slice(at, at + BLOCK) for at in range(0, len(files), BLOCK)):
             spans = content.spans[part] if len(content.spans) else None
-            names = _listed(content.files[part])
-            yield RowBlock(where, content.audio_rows[part], None, names, spans)
+            yield RowBlock(where, content.audio_rows[part], files[part], spans)
 
-    about = ArchiveAbout(content.name, content.fingerprint)
-    return StoredRows(where, len(content.files), [sliced], about)
+    return StoredRows(where, len(files), [sliced], content.name, content.fingerprint)
+
+
+def _numbers(path: Path, first: int, count: int) -> NDArray[np.object_]:
+    """Return the names of rows that have none: their numbers in the file."""
+    return np.array([f"{path.name}[{row}]" for row in range(first, first + count)], object)
+
+
+def _shards(where: Path) -> list[Path]:
+    """Return the Parquet files of a folder in the order of their names; those with a dot not."""
+    if not is_folder(where):
+        return []
+    return sorted(path for path in where.glob("*.parquet") if path.name[0] != ".")
+
+
+def _open_shard(path: Path) -> tuple[Any, ArchiveAbout]:
+    """Return the open file, and what made it, if it is ours."""
+    pyarrow = _pyarrow()
+    regular_size(path, _WHAT)
+    with reading(path, _WHAT, advice=_AGAIN):
+        file = pyarrow.parquet.ParquetFile(path)
+        if "file" in file.schema_arrow.names:  # a name is stored once for many rows
+            names = ["file"]
+            file = pyarrow.parquet.ParquetFile(path, metadata=file.metadata, read_dictionary=names)
+        for group in map(file.metadata.row_group, range(file.metadata.num_row_groups)):
+            most = max(group.column(n).num_values for n in range(group.num_columns))
+            if most > _MAX_LIST * group.num_rows:  # it would take more memory than it has bytes
+                raise ValueError(f"it has lists of more than {_MAX_LIST} numbers")
+        stated = json.loads((file.schema_arrow.metadata or {}).get(_KEY, b"{}"))
+        return file, decode(stated, ArchiveAbout, where=f"the metadata of {path}")
 
 
 def _open_parquet(where: Path, column: str) -> StoredRows:
-    shards = open_shards(where)
-    about, embeddings = _about(shards[0]), column_of(shards, column)
-    for shard in shards:
-        if embeddings not in shard.columns or _about(shard) != about:
-            raise FormatError(
-                f"{shard.path} is of another model or has other columns than {shards[0].path}; an "
-                "archive holds the windows of one model"
-            )
-    return StoredRows(
-        where,
-        sum(shard.count for shard in shards),
-        [lambda shard=shard: _parquet_blocks(shard, embeddings) for shard in shards],
-        about,
-    )
-
-
-def _parquet_blocks(shard: Shard, embeddings: str) -> Iterator[RowBlock]:
-    names = {"file", "start_s", "end_s", "scale"} & set(shard.columns)
-    ours = bool(shard.about) and "scale" in names
-    first = 0
-    for batch in shard.batches([*names, embeddings], BLOCK):
-        spans, size = None, len(batch)
-        if {"start_s", "end_s"} <= names:
-            columns = (batch.numbers(name) for name in ("start_s", "end_s"))
-            spans = np.stack([values.astype(np.float64) for values in columns], axis=1)
-
-        def files(row: int | None, batch=batch) -> Sequence[str]:  # type: ignore[no-untyped-def]
-            return batch.texts("file") if row is None else [batch.text("file", row)]
-
-        yield RowBlock(
-            shard.path,
-            batch.matrix(embeddings),
-            batch.numbers("scale").astype(np.float32) if ours else None,
-            files if "file" in names else _numbered(shard.path.name, first, size),
-            spans,
+    paths = _shards(where) if is_folder(where) else [where]
+    if not paths:
+        raise FormatError(f"{where} holds no Parquet file")
+    files = [_open_shard(path) for path in paths]
+    about = files[0][1]
+    lists = [field.name for field in files[0][0].schema_arrow if "list" in str(field.type)[:16]]
+    if column not in lists and (column or len(lists) != 1):
+        raise UsageError(
+            f"{paths[0]} has {len(lists)} columns of lists ({', '.join(lists) or 'none'})"
+            + (f", none called {column!r}" if column else "; name the one with the embeddings")
         )
-        first += size
+    for path, (file, of_file) in zip(paths, files, strict=True):
+        if (column or lists[0]) not in file.schema_arrow.names or of_file != about:
+            raise FormatError(f"{path} has another column or model than {paths[0]}")
+    parts = [
+        partial(_parquet_blocks, path, file, column or lists[0], ours=bool(about.fingerprint))
+        for path, (file, _) in zip(paths, files, strict=True)
+    ]
+    count = sum(file.metadata.num_rows for file, _ in files)
+    return StoredRows(where, count, parts, about.model, about.fingerprint)
 
 
-def _numbered(name: str, first: int, count: int) -> Callable[[int | None], Sequence[str]]:
-    """Return the names of rows that have none: their numbers in the file."""
+def _parquet_blocks(path: Path, file: Any, column: str, *, ours: bool) -> Iterator[RowBlock]:
+    has = {"file", "start_s", "end_s", "scale"} & set(file.schema_arrow.names)
+    first = 0
+    with reading(path, _WHAT, advice=_AGAIN):
+        for batch in file.iter_batches(BLOCK, columns=[*has, column], use_threads=False):
+            size, codes = batch.num_rows, _list_rows(batch[column])
+            if codes is None:
+                raise FormatError(
+                    f"The column {column!r} of {path} must hold lists of numbers, all of one "
+                    "length and none empty"
+                )
+            numbers = {name: batch[name].to_numpy(zero_copy_only=False) for name in has - {"file"}}
+            files, spans = _numbers(path, first, 0 if "file" in has else size), None
+            if "file" in has:
+                texts = batch["file"].dictionary_encode()
+                files = np.array(texts.dictionary.to_pylist(), object)[texts.indices.to_numpy()]
+            if {"start_s", "end_s"} <= has:
+                spans = np.stack([numbers["start_s"], numbers["end_s"]], 1).astype(np.float64)
+            scales = numbers["scale"].astype(np.float32) if ours and "scale" in has else None
+            yield RowBlock(path, codes, files, spans, scales)
+            first += size
 
-    def names(row: int | None) -> Sequence[str]:
-        numbers = range(count) if row is None else [row]
-        return [f"{name}[{first + number}]" for number in numbers]
 
-    return names
+def _list_rows(array: Any) -> NDArray[np.generic] | None:
+    """Return a column of lists of one length as a matrix, without a copy; None for any other."""
+    values, count = array.flatten(), len(array)
+    width = len(values) // count if count else 0
+    if array.null_count or values.null_count or not width:
+        return None
+    if hasattr(array, "offsets") and (np.diff(array.offsets.to_numpy()) != width).any():
+        return None
+    numbers: NDArray[np.generic] = values.to_numpy(zero_copy_only=False)
+    return numbers.reshape(count, width) if numbers.dtype.kind in "fiu" else None
 
 
-def _listed(names: Sequence[str]) -> Callable[[int | None], Sequence[str]]:
-    return lambda row: names if row is None else [names[row]]
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MissingExtraError("Reading and writing Parquet", "archive") from error
+    return pyarrow

@@ -96,7 +96,7 @@ def _add(
         for at in np.flatnonzero(scores[:, c] >= floors[c]).tolist():
             row = int(candidates[at])
             start_s, end_s = (0.0, 0.0) if block.spans is None else block.spans[row].tolist()
-            window = (-float(scores[at, c]), block.file(row), start_s, end_s)
+            window = (-float(scores[at, c]), block.files[row], start_s, end_s)
             ranking.windows.append(window)
         if len(ranking.windows) > ranking.most:
             ranking.places()
