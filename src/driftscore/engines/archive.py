@@ -353,11 +353,12 @@ def _parquet_blocks(path: Path, file: Any, column: str, *, ours: bool) -> Iterat
                     f"The column {column!r} of {path} must hold lists of numbers, all of one "
                     "length and none empty"
                 )
-            numbers = {name: batch[name].to_numpy(zero_copy_only=False) for name in has - {"file"}}
+            # Not `to_numpy`, which imports pandas: that takes longer than many a search.
+            numbers = {name: np.from_dlpack(batch[name]) for name in has - {"file"}}
             files, spans = _numbers(path, first, 0 if "file" in has else size), None
             if "file" in has:
                 texts = batch["file"].dictionary_encode()
-                files = np.array(texts.dictionary.to_pylist(), object)[texts.indices.to_numpy()]
+                files = np.array(texts.dictionary.to_pylist(), object)[np.from_dlpack(texts.indices)]
             if {"start_s", "end_s"} <= has:
                 spans = np.stack([numbers["start_s"], numbers["end_s"]], 1).astype(np.float64)
             scales = numbers["scale"].astype(np.float32) if ours and "scale" in has else None
@@ -371,10 +372,13 @@ def _list_rows(array: Any) -> NDArray[np.generic] | None:
     width = len(values) // count if count else 0
     if array.null_count or values.null_count or not width:
         return None
-    if hasattr(array, "offsets") and (np.diff(array.offsets.to_numpy()) != width).any():
+    if hasattr(array, "offsets") and (np.diff(np.from_dlpack(array.offsets)) != width).any():
         return None
-    numbers: NDArray[np.generic] = values.to_numpy(zero_copy_only=False)
-    return numbers.reshape(count, width) if numbers.dtype.kind in "fiu" else None
+    types = _pyarrow().types
+    if not (types.is_integer(values.type) or types.is_floating(values.type)):
+        return None
+    numbers: NDArray[np.generic] = np.from_dlpack(values)
+    return numbers.reshape(count, width)
 
 
 def _pyarrow() -> Any:
