@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from driftscore.audio.recordings import Recording
 from driftscore.backbones import DEFAULT_BACKBONE, Backbone, MinimalBackbone, check_model
-from driftscore.backbones.stored import EmbeddingFile
 from driftscore.backbones.vectors import Matrix, Scores, matrix
 from driftscore.embedder import Embedded, Embedder
+from driftscore.engines.archive import is_stored, open_embeddings
 from driftscore.errors import AudioError, UsageError, unknown
 from driftscore.scoring.bank import build_bank
 from driftscore.scoring.calibration import Calibration, standardise
@@ -373,16 +373,14 @@ class Classifier:
         return None if path is None else Calibration.load(path, backbone)
 
     def _embeddings(self, value: object) -> Matrix:
-        """Return rows of embeddings: given as an array, as an npz, or as recordings to embed."""
+        """Return rows of embeddings: an array, stored ones, or recordings to embed."""
         if isinstance(value, np.ndarray):
             return value
-        if isinstance(value, (str, PathLike)) and str(value).endswith(".npz"):
-            content = EmbeddingFile.load(value)
-            if not content.files:
-                raise UsageError(f"{value} has no clip embeddings (files with audio_embeddings)")
-            made_by = {"fingerprint": content.fingerprint, "backbone": content.name}
+        if isinstance(value, (str, PathLike)) and is_stored(value):
+            stored = open_embeddings(value)
+            made_by = {"fingerprint": stored.fingerprint, "backbone": stored.name}
             check_model(made_by, self.embedder_.backbone, what=str(value))
-            return content.audio_rows
+            return stored.read()
         recordings = _several(cast(Iterable[Recording], value))
         return np.stack([embedded.embedding for embedded in self.embedder_.embed(recordings)])
 

@@ -34,7 +34,7 @@ from driftscore.engines import (
 )
 from driftscore.engines import KIND as ENGINE
 from driftscore.engines.protocol import thread_count
-from driftscore.engines.window_stream import WindowEmbedding, sliding_embeddings
+from driftscore.engines.window_stream import WindowEmbedding, embed_windows, sliding_embeddings
 from driftscore.errors import UsageError
 from driftscore.system.plugins import find
 from driftscore.text.cache import TextCache
@@ -107,6 +107,26 @@ class Embedder:
     ) -> Iterator[WindowEmbedding]:
         """Yield start, end and embedding of windows at a fine hop (see `sliding`), as a stream."""
         return sliding_embeddings(recording, self.backbone, window_s=window_s, hop_s=hop_s)
+
+    def windows(
+        self, recordings: Iterable[Recording], *, window_s: float, hop_s: float
+    ) -> Iterator[Embedded]:
+        """Yield the windows of each recording at a fine hop, or its error, in the order given.
+
+        The windows that `embed` yields, if the length and the hop are theirs.
+        """
+        backbone = self.backbone
+        if (window_s, hop_s) == (backbone.seconds, backbone.seconds / 2):
+            return self.embed(recordings)
+        if self.engine != DEFAULT_ENGINE or self.audio_cache:
+            raise UsageError(
+                f"Windows of {window_s:g} s every {hop_s:g} s are embedded on this machine and not "
+                "cached; leave out the engine and the cache, or use the model's own windows: "
+                f"--window {backbone.seconds:g} --hop {backbone.seconds / 2:g}"
+            )
+        return embed_windows(
+            recordings, backbone, window_s=window_s, hop_s=hop_s, threads=thread_count(self.threads)
+        )
 
     def prepare(self) -> None:
         """Load the model, and let a thread open what embedding needs meanwhile.

@@ -7,6 +7,7 @@ without pickle:
 
     texts (n), text_embeddings (n x d)     what `driftscore prompts` lists, encoded
     files (m), audio_embeddings (m x d)    what `driftscore embed` writes
+    spans (m x 2)                          of `embed --windows`: start and end in seconds
     model                                  optional: which model made them
 
 Rows need not be unit: they are scaled when read. The fingerprint is the model's own where
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from driftscore.audio.recordings import Audio
 from driftscore.backbones.protocol import Backbone, Features
@@ -32,7 +34,7 @@ from driftscore.storage.npz import FileArray, array_names, read_npy, read_npz, t
 
 _EMPTY = np.zeros((0, 0), np.float32)
 _WHAT = "embedding file"
-_ARRAYS = ("texts", "text_embeddings", "files", "audio_embeddings", "model", "fingerprint")
+_ARRAYS = ("texts", "text_embeddings", "files", "audio_embeddings", "spans", "model", "fingerprint")
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +47,8 @@ class EmbeddingFile:
     audio_rows: Matrix = field(default_factory=lambda: _EMPTY)
     name: str = ""
     fingerprint: str = ""
+    spans: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 2)))
+    """Start and end of each row of `audio_rows` in seconds, if they are windows: (m, 2)."""
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the file, whole or not at all."""
@@ -56,6 +60,8 @@ class EmbeddingFile:
             content |= {"texts": np.array(self.texts), "text_embeddings": self.text_rows}
         if self.files:
             content |= {"files": np.array(self.files), "audio_embeddings": self.audio_rows}
+        if len(self.spans):
+            content["spans"] = self.spans
         is_file = is_url(path) or not is_stream(path)
         if is_file and Path(path).suffix != ".npz":
             raise UsageError(f"Embeddings are written as npz; name a file like {path}.npz")
@@ -63,18 +69,22 @@ class EmbeddingFile:
             np.savez(file, **content)
 
     @staticmethod
-    def load(path: str | PathLike[str]) -> "EmbeddingFile":
+    def load(path: str | PathLike[str], array: str = "") -> "EmbeddingFile":
         """Read an embedding file and scale its rows to unit length.
 
-        A bare array (npy) holds clips without names; they are numbered.
+        `array` names the clip embeddings in an npz of another tool; without `files` they are
+        numbered.
         """
         where = Path(path)
-        if where.suffix.lower() == ".npy":
-            rows = _bare_rows(where, "array of clip embeddings", "one row per clip is wanted")
-            names = tuple(f"{where.name}[{number}]" for number in range(len(rows)))
-            return EmbeddingFile(files=names, audio_rows=rows)
-        content = read_npz(where, _ARRAYS, what=_WHAT)
+        content = read_npz(where, {*_ARRAYS, array or "files"}, what=_WHAT)
         with reading(where, _WHAT):
+            if array:
+                if array not in content:
+                    names = array_names(where, what=_WHAT)[:20]
+                    raise FormatError(f"{where} has no array {array!r}, but {', '.join(names)}")
+                content["audio_embeddings"] = content[array]
+                numbers = [f"{where.name}[{row}]" for row in range(len(content[array]))]
+                content.setdefault("files", np.array(numbers))
             texts, text_rows = _pair(content, "texts", "text_embeddings", where)
             decode(list(texts), list[Text], where=f"texts in {where}")
             files, audio_rows = _pair(content, "files", "audio_embeddings", where)
@@ -87,7 +97,10 @@ class EmbeddingFile:
                 text_of(content[array], what=array) if array in content else ""
                 for array in ("model", "fingerprint")
             )
-            return EmbeddingFile(texts, text_rows, files, audio_rows, name, maker or name)
+            spans = np.asarray(content.get("spans", np.zeros((0, 2))), np.float64)
+            if len(spans) and (spans.shape != (len(files), 2) or not np.isfinite(spans).all()):
+                raise FormatError(f"spans in {where} must be start and end of each of the files")
+            return EmbeddingFile(texts, text_rows, files, audio_rows, name, maker or name, spans)
 
 
 def load_vectors(path: str | PathLike[str], texts: tuple[str, ...]) -> EmbeddingFile:
@@ -99,17 +112,12 @@ def load_vectors(path: str | PathLike[str], texts: tuple[str, ...]) -> Embedding
         f"`driftscore prompts` with the same options lists {len(texts)} texts, so {len(texts)} "
         "rows are wanted, in that order"
     )
-    rows = _bare_rows(where, "array of text embeddings", needed, count=len(texts))
-    return EmbeddingFile(texts, rows)
-
-
-def _bare_rows(where: Path, what: str, needed: str, *, count: int | None = None) -> Matrix:
-    """Return the unit rows of an npy file; `needed` says what it must have."""
+    what = "array of text embeddings"
     rows = read_npy(where, what=what)
-    if rows.ndim != 2 or count not in (None, len(rows)):
+    if rows.ndim != 2 or len(rows) != len(texts):
         raise FormatError(f"{where} has shape {rows.shape}; {needed}")
     with reading(where, what):
-        return unit(matrix(rows, what="The array"), what="The array")
+        return EmbeddingFile(texts, unit(matrix(rows, what="The array"), what="The array"))
 
 
 def _pair(

@@ -22,6 +22,7 @@ from driftscore.version import __version__
 COMMANDS = {
     "classify": ("classify", "Label recordings with your own words."),
     "detect": ("detect", "Find events in long recordings: which label, from when to when."),
+    "find": ("find", "Find the best places of an archive for words, without reading audio."),
     "listen": ("listen", "Report the events of microphones, streams and files, live."),
     "serve": ("serve", "Answer requests over HTTP, and show the page."),
     "review": ("review", "Answer whether events are right, and get thresholds."),

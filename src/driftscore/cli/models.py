@@ -3,7 +3,10 @@
 `driftscore embed`, `head`, `score`, `prompts`, `calibrate` and `export`.
 """
 
+import os
 import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial as partial_function
 from pathlib import Path
 from typing import Any
 
@@ -11,52 +14,93 @@ import click
 import numpy as np
 
 from driftscore.audio.recordings import expand
-from driftscore.backbones import check_model
+from driftscore.backbones import Backbone, check_model
 from driftscore.backbones.stored import EmbeddingFile, Stored, load_vectors
 from driftscore.calibrate import MAX_CLIPS, adapt, add_quiet, make_calibration
 from driftscore.cli import options as take
 from driftscore.cli.app import app
 from driftscore.cli.classify import TITLES, result_rows
-from driftscore.cli.output import Tally, output, report_model, say, watched
-from driftscore.embedder import Embedder
+from driftscore.cli.output import Tally, counted, output, report_model, say, watched
+from driftscore.embedder import Embedded, Embedder
+from driftscore.engines.archive import (
+    ArchiveWriter,
+    archive_windows,
+    open_embeddings,
+    stored_name,
+)
 from driftscore.errors import AudioError, UsageError, WriteError
-from driftscore.formats import find_format, write_rows
+from driftscore.formats import OutputRow, find_format, write_rows
 from driftscore.scoring.calibration import RECIPE, Calibration
 from driftscore.scoring.head import Head, score_embeddings
-from driftscore.storage.files import check_output, output_folder
+from driftscore.storage.files import check_output, is_folder, output_folder
 
 
 @app.command()
 @take.files_argument
-@click.option("--out", "-o", required=True, help="The npz to write: a file or a URL.")
+@click.option("--out", "-o", required=True,
+              help="An npz with one row per recording: a file or a URL; or a folder, which becomes "
+              "an archive with one row per window and is added to by the next run.")  # fmt: skip
+@click.option("--windows", is_flag=True, help="One row per window in an npz as well.")
+@click.option("--window", "window_s", type=take.Number(),
+              help="Seconds of a window; 3 for mini, else those of the model.")  # fmt: skip
+@click.option("--hop", "hop_s", type=take.Number(),
+              help="Seconds from one window to the next; else half a window.")  # fmt: skip
 @take.backbone_options
 @take.partial_option
 @take.cache_option
 @take.engine_option
 @take.verbose_option
-def embed(files: tuple[str, ...], partial: bool, out: str, verbose: bool, **options: Any) -> None:
+def embed(
+    files: tuple[str, ...],
+    partial: bool,
+    out: str,
+    windows: bool,
+    window_s: float | None,
+    hop_s: float | None,
+    verbose: bool,
+    **options: Any,
+) -> None:
     """Turn recordings into embeddings, to be scored later with any head.
 
     FILES are recordings, folders, globs or URLs.
 
     $ driftscore embed recordings/ --out clips.npz
+    $ driftscore embed recordings/ --out archive/
     $ driftscore embed *.wav --backbone laion/clap-htsat-unfused --out clap.npz
     """
-    check_output(out, ".npz")
+    archive = out.endswith(("/", os.sep)) or is_folder(out)
+    if archive:
+        check_output(Path(out) / "part.parquet")
+    else:
+        check_output(out, ".npz")
+    windows = windows or archive
+    if not windows and (window_s is not None or hop_s is not None):
+        raise UsageError("--window and --hop are for archives and --windows")
     recordings, tally = take.list_recordings(files, partial), Tally()
+    embed_all: Callable[[list[str]], Iterator[Embedded]]
     with take.make_embedder(**options) as embedder:
         backbone = embedder.backbone
         if verbose:
             report_model(backbone)
-        outcomes = watched(embedder.embed, recordings, tally)
-        embedded = [(one.source, one.embedding) for one in outcomes if not one.error]
+        embed_all = embedder.embed
+        if windows:
+            usual_s = archive_windows(backbone)
+            hop_s = hop_s or (usual_s[1] if window_s is None else window_s / 2)
+            window_s = window_s or usual_s[0]
+            embed_all = partial_function(embedder.windows, window_s=window_s, hop_s=hop_s)
+        if archive:
+            add_to_archive(out, embed_all, recordings, tally, backbone, (window_s, hop_s))
+            return
+        embedded = [one for one in watched(embed_all, recordings, tally) if not one.error]
     if not embedded:
         raise AudioError(f"None of the {len(recordings)} recordings could be embedded")
+    rows = [one.rows if windows else one.embedding[None] for one in embedded]
     file = EmbeddingFile(
-        files=tuple(source for source, _ in embedded),
-        audio_rows=np.stack([row for _, row in embedded]),
+        files=tuple(one.source for one, some in zip(embedded, rows, strict=True) for _ in some),
+        audio_rows=np.concatenate(rows),
         name=backbone.name,
         fingerprint=backbone.fingerprint,
+        spans=np.concatenate([one.spans for one in embedded]) if windows else np.zeros((0, 2)),
     )
     try:
         file.save(out)
@@ -64,7 +108,33 @@ def embed(files: tuple[str, ...], partial: bool, out: str, verbose: bool, **opti
         with tempfile.NamedTemporaryFile(prefix="driftscore-", suffix=".npz", delete=False) as rest:
             file.save(rest.name)
         raise WriteError(f"{error}. The embeddings are in {rest.name} instead") from error
-    say(f"{len(embedded)} embeddings of {backbone.dim} dimensions ({backbone.name}) in {out}")
+    count = len(file.files)
+    say(f"{count} embeddings of {backbone.dim} dimensions ({backbone.name}) in {out}")
+    tally.finish(len(recordings))
+
+
+def add_to_archive(
+    folder: str,
+    embed_all: "Callable[[list[str]], Iterator[Embedded]]",
+    recordings: list[str],
+    tally: Tally,
+    backbone: Backbone,
+    windows_s: tuple[float, float],
+) -> None:
+    """Embed the recordings that an archive does not have, and add them to it."""
+    window_s, hop_s = windows_s
+    rows = 0
+    with ArchiveWriter(folder, backbone, window_s=window_s, hop_s=hop_s) as archive:
+        missing = [
+            name for name in dict.fromkeys(recordings) if stored_name(name) not in archive.done
+        ]
+        if there := len(recordings) - len(missing):
+            say(f"{counted(there, 'recording')} in {folder} already")
+        for embedded in watched(embed_all, missing, tally):
+            if not embedded.error:
+                archive.add(embedded)
+                rows += len(embedded.rows)
+    say(f"{counted(rows, 'window')} of {counted(len(missing) - tally.failed, 'recording')} in {folder}")
     tally.finish(len(recordings))
 
 
@@ -97,6 +167,9 @@ def head(out: str, text_embeddings: Path | None, **options: Any) -> None:
 
 @app.command()
 @click.argument("clips", type=take.FILE)
+@click.option("--column", default="",
+              help="The column of Parquet, or the array of an npz, that holds the embeddings, if "
+              "there are several.")  # fmt: skip
 @take.label_options
 @take.output_options
 @take.multi_option
@@ -106,6 +179,7 @@ def head(out: str, text_embeddings: Path | None, **options: Any) -> None:
 @take.backbone_options
 def score(
     clips: Path,
+    column: str,
     format: str,
     out: str | None,
     multi: bool,
@@ -115,26 +189,35 @@ def score(
 ) -> None:
     """Label stored embeddings.
 
-    CLIPS is an npz of clip embeddings (see `embed`), or an npy with one row each. No audio is
-    read, and with --head no model is needed.
+    CLIPS is an npz of embeddings or an archive (see `embed`), an npy with one row each, or Parquet
+    of any tool with a column of lists. No audio is read, and with --head no model is needed.
 
     $ driftscore score clips.npz --head head.safetensors
+    $ driftscore score archive/ --head head.safetensors --format csv --out windows.csv
     $ driftscore score clips.npz --labels "siren, dog bark" --format csv --out rows.csv
     """
     find_format(format)
-    content = EmbeddingFile.load(clips)
-    if not content.files:
-        raise UsageError(f"{clips} holds no clip embeddings (files with audio_embeddings)")
+    stored = open_embeddings(clips, column)
     if head:
         compiled = Head.load(head)
     else:
         label_threshold = 0.0 if multi and threshold is None else threshold
         compiled = take.make_classifier(label_threshold=label_threshold, **options).fit().head_
-    check_model(compiled.made_by, content, what="The head")
-    results = score_embeddings(compiled, content.files, content.audio_rows)
-    rows = result_rows(results, compiled, threshold, multi=multi, spans=False)
+    check_model(compiled.made_by, stored, what="The head")
+
+    def rows() -> Iterator[OutputRow]:
+        for block in stored.blocks():
+            results = score_embeddings(compiled, block.files, block.rows())
+            of_block = result_rows(results, compiled, threshold, multi=multi, spans=False)
+            for number, row in enumerate(of_block):
+                if block.spans is None:
+                    yield row
+                else:
+                    start_s, end_s = block.spans[number].tolist()
+                    yield {"file": row["file"], "start_s": start_s, "end_s": end_s, **row}
+
     with output(out) as stream:
-        write_rows(rows, format, stream, title=TITLES[compiled.unit])
+        write_rows(rows(), format, stream, title=TITLES[compiled.unit])
 
 
 @app.command()

@@ -32,6 +32,7 @@ from driftscore.cli.output import counted, say
 from driftscore.embedder import Embedder
 from driftscore.engines import DEFAULT_ENGINE, engine_names
 from driftscore.engines import KIND as ENGINE
+from driftscore.engines.archive import is_stored
 from driftscore.errors import UsageError, unknown
 from driftscore.formats import DEFAULT_FORMAT, Format, format_names
 from driftscore.scoring.rules import rule_names
@@ -314,8 +315,8 @@ def make_classifier(
         of_prompts["skip_same"] = of_prompts["skip_same"] in ("true", "yes", "1")
     of_rule: dict[str, object] = {name: texts[-1] for name, texts in values.items()}
     for name in {"noise", "pool"} & values.keys():
-        texts = values[name]  # recordings to embed, or the npz that holds embeddings already
-        if len(texts) > 1 or not texts[0].endswith(".npz"):
+        texts = values[name]  # recordings to embed, or stored embeddings of them
+        if len(texts) > 1 or not is_stored(texts[0]):
             of_rule[name] = expand(texts)
     return Classifier(
         names,

@@ -11,7 +11,7 @@ recording shorter than a window is one window. Windows of digital silence are le
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 
@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from driftscore.audio.recordings import Recording, Samples, check_length, describe, resampled_blocks
 from driftscore.backbones.protocol import Backbone, Features, LocalBackbone
 from driftscore.backbones.vectors import Vector
-from driftscore.engines.protocol import check_finite
+from driftscore.engines.protocol import Embedded, check_finite, failed
 from driftscore.engines.window_log import WindowLog
-from driftscore.errors import UsageError
+from driftscore.errors import AudioError, UsageError
 
 BLOCK_S = 40.0
 """Length of a block of a file: long ones cost least."""
@@ -69,10 +69,15 @@ def window_stream(
 
 
 def sliding_embeddings(
-    recording: Recording, backbone: Backbone, *, window_s: float, hop_s: float
+    recording: Recording,
+    backbone: Backbone,
+    *,
+    window_s: float,
+    hop_s: float,
+    pool: ThreadPoolExecutor | None = None,
 ) -> Iterator[WindowEmbedding]:
     """Yield the embedding of each window that is not silent, in order of time."""
-    stream = window_stream(backbone, window_s=window_s, hop_s=hop_s)
+    stream = window_stream(backbone, window_s=window_s, hop_s=hop_s, pool=pool)
 
     def complete() -> Iterator[list[WindowEmbedding]]:
         count = 0
@@ -85,6 +90,53 @@ def sliding_embeddings(
     for window in chain.from_iterable(complete()):
         check_finite(describe(recording), window[2])
         yield window
+
+
+def embed_windows(
+    recordings: Iterable[Recording],
+    backbone: Backbone,
+    *,
+    window_s: float,
+    hop_s: float,
+    threads: int,
+) -> Iterator[Embedded]:
+    """Yield the windows of each recording, or its error, in the order given.
+
+    Several recordings are read at the same time; blocks of frames are computed in a pool of their
+    own, so that one long recording uses all threads as well.
+    """
+    local = isinstance(backbone, LocalBackbone)
+    threads = min(threads, backbone.parallel)
+
+    def embed(recording: Recording) -> Embedded:
+        name = describe(recording)
+        try:
+            windows = list(
+                sliding_embeddings(
+                    recording, backbone, window_s=window_s, hop_s=hop_s, pool=frames_pool
+                )
+            )
+        except AudioError as error:
+            return failed(name, str(error), dim=backbone.dim)
+        if not windows:
+            return failed(name, f"{name} is silent: every sample is zero", dim=backbone.dim)
+        spans = np.array([(start_s, end_s) for start_s, end_s, _ in windows])
+        return Embedded(name, spans, np.stack([row for _, _, row in windows]))
+
+    frames_pool = ThreadPoolExecutor(threads) if local and threads > 1 else None
+    pool = ThreadPoolExecutor(threads + local)
+    pending: deque[Future[Embedded]] = deque()
+    try:
+        for recording in recordings:
+            pending.append(pool.submit(embed, recording))
+            if len(pending) > 2 * threads:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+        if frames_pool is not None:
+            frames_pool.shutdown()
 
 
 class _EncodedWindows:
@@ -175,10 +227,15 @@ class _PooledWindows:
         return self._windows(self._blocks(samples), max_pending=self._backbone.parallel)
 
     def finish(self) -> list[WindowEmbedding]:
-        count = max(0, -(-(self._total_frames - self._cut * self._size) // self._size))
-        needed = (count * self._size + self._before + self._after) * self._step
+        frames = self._total_frames - self._cut * self._size
+        margins = self._before + self._after
+        needed = (frames + margins) * self._step
         silence = np.zeros(max(0, needed - len(self._buffer)), np.float32)
-        windows = self._windows(self._blocks(silence)[:count], max_pending=0)
+        blocks = self._blocks(silence)
+        frames -= len(blocks) * self._size
+        if frames > 0:  # a last block that is not longer than it needs to be
+            blocks.append(self._buffer[: (frames + margins) * self._step].copy())
+        windows = self._windows(blocks, max_pending=0)
         if self._number or not self._end:
             return windows
         row = self._pooled(0, self._end)
@@ -211,7 +268,7 @@ class _PooledWindows:
 
     def _framed(self, block: Samples) -> Framed:
         """Return the frames of one block, without its context."""
-        inner = slice(self._before, self._before + self._size)
+        inner = slice(self._before, len(block) // self._step - self._after)
         frames = self._backbone.frames(self._backbone.features(block))[:, inner]
         sounding = block.reshape(-1, self._step)[inner].any(axis=1)
         return np.ascontiguousarray(frames), np.asarray(sounding)

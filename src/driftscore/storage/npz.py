@@ -6,7 +6,7 @@ bytes cannot ask for terabytes. A zip may unpack to `_MAX_RATIO` times its size;
 
 import math
 import zipfile
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -71,6 +71,34 @@ def read_npy(path: Path, *, what: str) -> FileArray:
         return array
 
 
+def npy_blocks(
+    path: Path, size: int, *, what: str
+) -> tuple[int, Callable[[], Iterator[FileArray]]]:
+    """Return the number of rows of a matrix in an npy file, and what yields `size` rows at a time.
+
+    A block is read, not mapped: pages of a map count as memory of the process until they are freed.
+    """
+    bytes_of_file = regular_size(path, what)
+    with reading(path, what, advice="make it again, or copy it again"), open(path, "rb") as file:
+        shape, fortran_order, dtype = _check_header(file, bytes_of_file, path.name)
+        start = file.tell()
+    if len(shape) != 2:
+        raise FormatError(f"{path} has shape {shape}; one row per clip is wanted")
+
+    def blocks() -> Iterator[FileArray]:
+        if fortran_order:  # its rows are spread over the file
+            rows = read_npy(path, what=what)
+            yield from (rows[first : first + size] for first in range(0, len(rows), size))
+            return
+        with reading(path, what), open(path, "rb") as content:
+            content.seek(start)
+            for first in range(0, shape[0], size):
+                count = min(size, shape[0] - first)
+                yield np.fromfile(content, dtype, count * shape[1]).reshape(count, shape[1])
+
+    return shape[0], blocks
+
+
 def texts_of(array: FileArray, *, what: str) -> tuple[str, ...]:
     """Return the items of an array of texts; numbers are an error."""
     rows = np.atleast_1d(array)
@@ -110,13 +138,15 @@ def _members(archive: zipfile.ZipFile, size: int, path: Path) -> dict[str, zipfi
     return members
 
 
-def _check_header(file: IO[bytes], size: int, name: str) -> None:
-    """Compare the shape and type in the header of an array with the bytes that it has."""
+def _check_header(
+    file: IO[bytes], size: int, name: str
+) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
+    """Compare the shape and type in the header of an array with its bytes; return the header."""
     version = npy.read_magic(file)
     readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
     if version not in readers:
         raise ValueError(f"the array {name!r} has the unsupported npy version {version}")
-    shape, _, dtype = readers[version](file)
+    shape, fortran_order, dtype = readers[version](file)
     items = math.prod(int(length) for length in shape)
     if dtype.hasobject:
         raise ValueError(f"the array {name!r} needs pickle, which is never read")
@@ -130,3 +160,4 @@ def _check_header(file: IO[bytes], size: int, name: str) -> None:
             f"the array {name!r} of shape {shape} and type {dtype} needs {expected:,} bytes, "
             f"but has {actual:,}"
         )
+    return shape, fortran_order, dtype

@@ -1,0 +1,144 @@
+"""Search stored windows for labels: the best places of an archive.
+
+For each label the threshold is lowered until `top` separate places reach it. A place is a run of
+overlapping windows of one recording that all reach the threshold; its score is that of its best
+window. All windows are scored, in blocks as they are read, and there is no index: the time grows
+with the number of windows and nothing else.
+
+A block is scored in float32, and what may be among the best again as everywhere (`Head.scores`), so
+the results depend neither on the blocks nor on the threads. Dropping windows below the threshold
+that the windows so far need is safe: windows that follow can only raise it, because the windows of
+a recording are in order of time and never join two places that are both before them.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from driftscore.backbones.vectors import lengths
+from driftscore.engines.archive import BLOCK, RowBlock, StoredRows
+from driftscore.engines.protocol import thread_count
+from driftscore.errors import MismatchError, UsageError
+from driftscore.scoring.head import Head
+
+_ROUNDING = 1e-5
+"""A float32 product may be wrong by this share of the length of the weights."""
+_STEP = 64
+"""Rows per product. Of larger ones OpenBLAS gives some to threads of its own, beside ours: a search
+for five words then takes twice the time of the processor."""
+_WAITING = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A label in a recording, from the start of its first window to the end of its last one."""
+
+    source: str
+    start_s: float
+    end_s: float
+    label: str
+    score: float
+
+
+def search(
+    head: Head, windows: StoredRows, *, top: int, labels: int | None = None,
+    threads: int | None = None,
+) -> list[Place]:  # fmt: skip
+    """Return the best places of each of the first `labels` labels of a head (all by default).
+
+    Places are in the order of the labels, best first.
+    """
+    if top < 1:
+        raise UsageError(f"top must be positive, got {top}")
+    head = Head(head.labels[:labels], head.weights[:labels], head.offsets[:labels], head.made_by)
+    floors = np.full(len(head.labels), -np.inf)
+    rankings = [_Ranking(top) for _ in head.labels]
+
+    def search_part(part: Callable[[], Iterator[RowBlock]]) -> list[_Ranking]:
+        own = [_Ranking(top) for _ in head.labels]
+        weights = np.ascontiguousarray(head.weights.T)
+        margins = _ROUNDING * lengths(head.weights)
+        buffer = np.zeros((BLOCK, head.dim), np.float32)  # a new one each time takes longer
+        for block in part():
+            if block.codes.shape[1] != head.dim:
+                raise MismatchError(
+                    f"{windows.path} has embeddings of {block.codes.shape[1]} dimensions, the "
+                    f"head {head.dim}: they come from different models"
+                )
+            count = len(block.codes)
+            np.copyto(buffer[:count], block.codes, casting="unsafe")
+            products = (buffer.reshape(-1, _STEP, head.dim) @ weights).reshape(BLOCK, -1)[:count]
+            rough = products * block.scales[:, None] + head.offsets
+            candidates = np.flatnonzero((rough >= floors - margins).any(axis=1))
+            if len(candidates):
+                _add(block, candidates, head, own, floors)
+        return own
+
+    with ThreadPoolExecutor(min(thread_count(threads), len(windows.parts))) as pool:
+        for of_part in pool.map(search_part, windows.parts):
+            for ranking, more in zip(rankings, of_part, strict=True):
+                ranking.windows += more.windows
+    return [
+        Place(source, start_s, end_s, label, score)
+        for label, ranking in zip(head.labels, rankings, strict=True)
+        for source, start_s, end_s, score in ranking.places()
+    ]
+
+
+def _add(
+    block: RowBlock,
+    candidates: "np.ndarray[tuple[int], np.dtype[np.intp]]",
+    head: Head,
+    rankings: "list[_Ranking]",
+    floors: "np.ndarray[tuple[int], np.dtype[np.float64]]",
+) -> None:
+    """Add the windows of a block that may be among the best, and raise the thresholds."""
+    scores = head.scores(block.rows(candidates))
+    for c, ranking in enumerate(rankings):
+        for at in np.flatnonzero(scores[:, c] >= floors[c]).tolist():
+            row = int(candidates[at])
+            start_s, end_s = (0.0, 0.0) if block.spans is None else block.spans[row].tolist()
+            window = (-float(scores[at, c]), block.files[row], start_s, end_s)
+            ranking.windows.append(window)
+        if len(ranking.windows) > ranking.most:
+            ranking.places()
+            if ranking.floor > floors[c]:  # of another thread: a lower one only costs time
+                floors[c] = ranking.floor
+
+
+class _Ranking:
+    """The windows of one label that may belong to its best places."""
+
+    def __init__(self, top: int) -> None:
+        self.top = top
+        self.windows: list[tuple[float, str, float, float]] = []
+        """Negative score, recording, start and end; sorted, the best one is the first."""
+        self.floor = -np.inf
+        self.most = _WAITING
+
+    def places(self) -> list[tuple[str, float, float, float]]:
+        """Return the places with their scores, best first; forget windows below the threshold."""
+        self.windows.sort()
+        places: dict[str, list[tuple[float, float, float]]] = {}
+        count = 0
+        for number, (negative, source, start_s, end_s) in enumerate(self.windows):
+            score, others = -negative, []
+            joined = (start_s, end_s, score)
+            for place in places.get(source, ()):
+                if place[0] < joined[1] and joined[0] < place[1]:
+                    joined = (min(place[0], joined[0]), max(place[1], joined[1]),
+                              max(place[2], joined[2]))  # fmt: skip
+                else:
+                    others.append(place)
+            size = len(others) + 1 - len(places.get(source, ()))
+            if count + size > self.top:
+                self.floor = score
+                del self.windows[number:]
+                break
+            count += size
+            places[source] = [*others, joined]
+        self.most = max(_WAITING, 2 * len(self.windows))
+        listed = [(source, *place) for source, several in places.items() for place in several]
+        return sorted(listed, key=lambda place: (-place[3], place[0], place[1]))
