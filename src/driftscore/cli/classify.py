@@ -10,6 +10,7 @@ import click
 from driftscore.cli import options as take
 from driftscore.cli.app import app
 from driftscore.cli.output import UNITS, Tally, output, report_model, say, span_row, watched
+from driftscore.engines.examples import example_files
 from driftscore.errors import UsageError
 from driftscore.formats import OutputRow, OutputValue, find_format, write_rows
 from driftscore.scoring.calibration import UNIT
@@ -31,6 +32,7 @@ _LONG_S = 60.0
 @app.command()
 @take.files_argument
 @take.label_options
+@take.examples_option
 @take.output_options
 @take.multi_option
 @take.threshold_option
@@ -65,6 +67,7 @@ def classify(
     FILES are recordings, folders, globs or URLs.
 
     $ driftscore classify recordings/ --labels "siren, dog bark, rain"
+    $ driftscore classify *.flac --labels doorbell --examples "doorbell=mine/bell*.wav"
     $ driftscore classify *.flac --labels-file sounds.txt --format csv --out rows.csv
     """
     writer = find_format(format)
@@ -89,13 +92,15 @@ def classify(
             from driftscore.events.watchlist import WatchList  # here: most runs need no events
 
             names = classifier.labels
-            watch = None if names is None else WatchList.of(names, negatives)
+            files = example_files(options["examples"])
+            watch = None if names is None else WatchList.of(names, negatives, files)
             detector = classifier.detector(watch)
             title = TITLES[detector.head.standardised]
         elif compare:
+            take.fit(classifier, **options)
             classifiers = list(classifier.compared_with(compare))
         else:
-            title = TITLES[classifier.fit().head_.standardised]
+            title = TITLES[take.fit(classifier, **options).head_.standardised]
         if verbose:
             report_model(embedder.backbone, *classifiers)
         with output(out) as stream:
