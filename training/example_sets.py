@@ -66,7 +66,7 @@ def load_part(name: str, part: str, embedder: Embedder, home: Path, work: Path) 
     chosen = [clip for clip in clips(name, home) if clip[1] == part]
     rows = {}
     for snr_db in SNRS_DB:
-        key = embedder.backbone.fingerprint[:16].replace(":", "-")
+        key = embedder.backbone.fingerprint[:16].replace("/", "-")
         path = work / f"{name}-{part}-{'clean' if snr_db is None else f'{snr_db:g}'}-{key}.npy"
         if not path.exists():
             mixes = (_mixed(file, label, snr_db, embedder.backbone.rate)

@@ -1,19 +1,22 @@
 """Words and a few examples: move the prototype of a label towards recordings of it.
 
     q    the prototype of the label's words; zeros for a label without words
-    X    the n examples of the label as rows, each minus mu and of unit length
+    X    the examples of the label as rows, each minus mu and of unit length
     t    1 for an example, 0 for a negative example; one that q scores below 0 is left out
+    M    (S + e t I)^-1, with S the covariance of other sounds, t = trace(S) / d, scaled so that
+         the mean of x M x^T over other sounds is 1
 
-    Q = unit(q + X^T (X X^T + r I)^-1 (t - X q))
+    Q = unit(q + M X^T (X M X^T + r I)^-1 (t - X q))
 
-This is ridge regression that starts from the words: Q is the vector nearest to q whose cosines with
-the examples are t, the more strictly the smaller r (`RIDGE`) is. With r = 1 one example goes half
-the way. Q takes the place of q in a bank, so that every rule that reads the prototypes compiles it
-to the same affine head as before; `anchor` moves the words first. r was chosen on the choosing
-parts of three label sets (`python -m training.examples --choose`).
+This is ridge regression that starts from the words: Q is near q, and its cosines with the examples
+are near t. M lets Q move in the directions in which other sounds differ little, as a linear
+discriminant does; without words Q is one. Q takes the place of q in a bank, so that every rule that
+reads the prototypes compiles it to the same affine head as before; `anchor` moves the words first.
+e (`SHRINKAGE`) and r (`RIDGE`) were chosen on the choosing parts of three label sets
+(`python -m training.examples --choose`).
 
-mu is the mean of the model's calibration. Without one it is the mean of all examples, if they are
-of at least two labels, else zero.
+mu and S are those of the model's calibration. Without one M is the identity, and mu is the mean of
+all examples, if they are of at least two labels, else zero.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,8 +35,10 @@ Directions = NDArray[np.float64]
 
 NOT = "not"
 """The name under which negative examples of all labels are given."""
-RIDGE = 1.0
-"""How much the words of a label weigh against an example."""
+RIDGE, PLAIN_RIDGE = 3.0, 1.0
+"""How much the words of a label weigh against an example, with a calibration and without."""
+SHRINKAGE = 0.3
+"""How far the covariance of other sounds is shrunk towards a sphere."""
 UNLIKE = 0.5
 """An example is unlike the others if it resembles them less than this part of what they do."""
 MIN_COMPARED = 3
@@ -124,6 +129,9 @@ def with_examples(
             f"The examples have {len(mean)} dimensions, the model {bank.dim}: they were embedded "
             "by another model"
         )
+    metric, ridge = None, PLAIN_RIDGE
+    if calibration is not None:
+        metric, ridge = discriminant_metric(calibration), RIDGE
     more = len(labels) - len(bank.labels)
     rows = {
         name: np.pad(getattr(bank, name), ((0, more), (0, 0)))
@@ -135,7 +143,8 @@ def with_examples(
         for name in ("prototypes", "noisy_means"):
             words = rows[name][number]
             if name == "prototypes" or words.any() or number >= len(bank.labels):
-                rows[name][number] = learnt(words, towards, _directions(away, mean))
+                against = _directions(away, mean)
+                rows[name][number] = learnt(words, towards, against, metric=metric, ridge=ridge)
     record = {
         key: {label: [example.sha256 for example in of_label] for label, of_label in by.items()}
         for key, by in (("examples", positive), (NOT, examples.negative))
@@ -144,30 +153,39 @@ def with_examples(
     return replace(bank, labels=labels, radii=radii, made_by={**bank.made_by, **record}, **rows)
 
 
-def learnt(words: Vector, towards: Directions, away: Directions) -> Vector:
+def discriminant_metric(calibration: Calibration) -> Directions:
+    """Return M: the directions in which other sounds differ little count most."""
+    covariance = calibration.covariance
+    dim = len(covariance)
+    sphere = SHRINKAGE * np.trace(covariance) / dim * np.eye(dim)
+    metric: Directions = np.linalg.inv(covariance + sphere)
+    # The mean of x M x^T over rows of unit length is about trace(M S) / trace(S).
+    return metric * (np.trace(covariance) / np.trace(metric @ covariance))
+
+
+def learnt(
+    words: Vector, towards: Directions, away: Directions, *, metric: Directions | None, ridge: float
+) -> Vector:
     """Return a prototype moved towards the rows of examples and away from those of negative ones.
 
     Its length stays that of the words; without words it is one.
     """
+
+    def fitted(rows: Directions, targets: Directions) -> Directions:
+        pulls = rows.T if metric is None else metric @ rows.T
+        gram = rows @ pulls + ridge * np.eye(len(rows))
+        moved: Directions = start + pulls @ np.linalg.solve(gram, targets - rows @ start)
+        return moved / max(VANISHING, float(np.linalg.norm(moved)))
+
     length = float(np.linalg.norm(words.astype(np.float64))) or 1.0
     start = words.astype(np.float64) / length
-    row = _ridge(start, towards, np.ones(len(towards)))
-    if len(away) and (near := away[away @ row > 0]).size:
+    row = fitted(towards, np.ones(len(towards))) if len(towards) else start
+    if len(away) and len(near := away[away @ row > 0]):
         targets = np.repeat((1.0, 0.0), (len(towards), len(near)))
-        row = _ridge(start, np.concatenate([towards, near]), targets)
-    size = float(np.linalg.norm(row))
-    if size < VANISHING:
+        row = fitted(np.concatenate([towards, near]), targets)
+    if not row.any():
         raise UsageError("The words and examples of a label cancel out; give other examples")
-    return np.asarray(length / size * row, np.float32)
-
-
-def _ridge(start: Directions, rows: Directions, targets: Directions) -> Directions:
-    """Return the vector near `start` whose products with the rows are near the targets."""
-    if not len(rows):
-        return start
-    gram = rows @ rows.T + RIDGE * np.eye(len(rows))
-    moved: Directions = start + rows.T @ np.linalg.solve(gram, targets - rows @ start)
-    return moved
+    return np.asarray(length * row, np.float32)
 
 
 def _directions(examples: Sequence[Example], mean: Directions) -> Directions:
