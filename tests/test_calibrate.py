@@ -9,7 +9,8 @@ import soundfile
 from driftscore import Backbone, Classifier, Embedder
 from driftscore.audio.noise import SYNTHETIC, add_at_snr, excerpt, synthetic
 from driftscore.audio.recordings import Audio, read
-from driftscore.calibrate import NoiseSource, adapt, choose_settings, make_calibration
+from driftscore.backbones.vectors import unit as unit_rows
+from driftscore.calibrate import NoiseSource, adapt, make_calibration
 from driftscore.errors import AudioError, UsageError
 from driftscore.scoring.calibration import Calibration
 from driftscore.scoring.rules import choose_rule
@@ -61,8 +62,9 @@ def test_a_calibration_has_a_pair_for_each_recording(
     assert not np.allclose(calibration.clean, calibration.noisy)
     assert calibration.made_by["fingerprint"] == fake.fingerprint
     assert calibration.made_by["noises"] == list(SYNTHETIC)
-    assert calibration.default_rule in ("cosine", "whiten", "denoise")
-    assert "agreement" in str(calibration.made_by["default_why"])
+    assert calibration.default_rule == "anchor"
+    assert calibration.settings == {}
+    assert "nothing was chosen for this model" in str(calibration.made_by["default_why"])
 
 
 def test_the_same_recordings_give_the_same_calibration(
@@ -145,14 +147,6 @@ def test_a_calibration_is_adapted_to_a_place(calibration: Calibration, fake: Bac
         adapt(calibration, Embedder(fake), ["none.wav"])
 
 
-def test_settings_are_chosen_among_those_that_rules_offer(
-    calibration: Calibration, fake: Backbone
-) -> None:
-    chosen = choose_settings(calibration, fake)
-    assert set(chosen.settings) == {"whiten", "denoise"}
-    assert chosen.settings["denoise"]["strength"] in (1.0, 3.0, 10.0, 30.0)
-
-
 def test_the_automatic_rule_is_that_of_the_calibration(
     calibration: Calibration, fake: Backbone
 ) -> None:
@@ -163,8 +157,8 @@ def test_the_automatic_rule_is_that_of_the_calibration(
     assert not plain.head_.standardised
     calibrated = Classifier(LABELS, backbone=fake, calibration=calibration).fit()
     assert calibrated.rule_.name == calibration.default_rule
-    assert calibrated.head_.standardised
-    assert not Classifier(LABELS, backbone=fake, calibration=None).fit().head_.standardised
+    assert calibrated.head_.unit == "cosine"
+    assert "calibration" not in choose_rule(calibration)[1]
 
 
 def test_das_and_the_presets_of_papers_stay_as_they_are(
@@ -181,19 +175,46 @@ def test_das_and_the_presets_of_papers_stay_as_they_are(
     assert standard != paper
 
 
-def test_scores_are_standardised_unless_raw_ones_are_asked_for(
+def test_labels_are_compared_by_cosine_and_judged_one_by_one_in_standard_deviations(
     calibration: Calibration, fake: Backbone
 ) -> None:
-    standard = Classifier(LABELS, backbone=fake, rule="cosine", calibration=calibration).fit()
-    raw = Classifier(
-        LABELS,
-        backbone=fake,
-        rule="cosine",
-        calibration=calibration,
-        standardised=False,
-    ).fit()
-    assert standard.head_.standardised
-    assert not raw.head_.standardised
+    def unit(**settings: object) -> str:
+        made = Classifier(LABELS, backbone=fake, rule="cosine", **settings)  # type: ignore[arg-type]
+        return made.fit().head_.unit
+
+    assert unit(calibration=calibration) == "cosine"
+    assert unit(calibration=calibration, threshold=2.0) == "sd"
+    assert unit(calibration=calibration, standardised=True) == "sd"
+    assert unit(calibration=calibration, threshold=2.0, standardised=False) == "cosine"
+    assert unit(calibration=None, threshold=2.0) == "cosine"
+
+
+def test_events_and_fits_use_the_spread_of_each_label_whatever_the_unit_of_the_scores(
+    calibration: Calibration, fake: Backbone, rng: np.random.Generator
+) -> None:
+    classifier = Classifier(LABELS, backbone=fake, calibration=calibration)
+    events, one = classifier.detector(), classifier.detector(one_label=True)
+    assert (events.head.unit, one.head.unit) == ("sd", "cosine")
+    rows = unit_rows(rng.standard_normal((40, fake.dim)).astype(np.float32))
+    chosen = classifier.predict(embeddings=rows)
+    for row, label in zip(rows, chosen, strict=True):
+        apart, together = events.label_or_none("x", row), one.label_or_none("x", row)
+        assert apart.fits == together.fits
+        assert together.ranking[0][0] == label
+        if together.fits is not None and together.fits[LABELS.index(label)]:
+            assert together.label == label
+
+
+def test_a_compiled_head_is_judged_one_by_one_by_the_calibration_that_it_was_made_with(
+    calibration: Calibration, fake: Backbone
+) -> None:
+    head = Classifier(LABELS, backbone=fake, calibration=calibration).fit().head_
+    again = Classifier(backbone=fake, head=head, calibration=calibration, threshold=2.0).fit()
+    same = Classifier(LABELS, backbone=fake, calibration=calibration, threshold=2.0).fit()
+    np.testing.assert_allclose(again.head_.weights, same.head_.weights, rtol=1e-5)
+    assert (
+        Classifier(backbone=fake, head=head, calibration=calibration).detector().head.unit == "sd"
+    )
 
 
 def test_a_calibration_is_taken_by_its_path(
@@ -202,7 +223,7 @@ def test_a_calibration_is_taken_by_its_path(
     path = tmp_path / "cal.safetensors"
     calibration.save(path)
     made = Classifier(LABELS, backbone=fake, calibration=path).fit()
-    assert made.head_.standardised
+    assert made.head_.made_by["calibration"] == Calibration.load(path).digest
 
 
 def test_the_command_makes_a_calibration_and_adapts_it_to_a_place(
@@ -226,16 +247,51 @@ def test_the_command_makes_a_calibration_and_adapts_it_to_a_place(
     labels = ("--labels", "dog bark, siren", "-b", "fake", "-f", "csv")
     status, out, _ = run("classify", tmp_path / "any", *labels, "--calibration", yard)
     assert status == 0
-    assert ",sd," in out
-    status, out, _ = run("classify", tmp_path / "any", *labels, "--calibration", yard, "--raw")
-    assert ",raw," in out
+    assert ",cosine," in out
+    classify = ("classify", tmp_path / "any", *labels, "--calibration", yard)
+    for options, expected in (
+        (("--multi",), ",sd,"), (("-t", 1), ",sd,"), (("--sd",), ",sd,"),
+        (("--multi", "--raw"), ",cosine,"), (("--rule", "das"), ",raw,"),
+    ):  # fmt: skip
+        assert expected in run(*classify, *options)[1], options
+    assert "not both" in run(*classify, "--sd", "--raw")[2]
+
+
+def test_the_command_makes_a_calibration_of_stored_embeddings(
+    run: Run, tmp_path: Path, calibration: Calibration, fake: Backbone
+) -> None:
+    np.save(tmp_path / "clean.npy", calibration.clean)
+    np.savez(
+        tmp_path / "noisy.npz",
+        files=[str(n) for n in range(len(calibration.noisy))],
+        audio_embeddings=2 * calibration.noisy,
+        model="my-clap",
+    )
+    out = tmp_path / "mine.safetensors"
+    files = ("--clean", tmp_path / "clean.npy", "--noisy", tmp_path / "noisy.npz")
+    status, _, err = run("calibrate", *files, "--out", out)
+    assert status == 0, err
+    assert "nothing was chosen for this model" in err
+    made = Calibration.load(out)
+    assert made.made_by["fingerprint"] == "my-clap"
+    assert (made.clean * calibration.clean).sum(axis=1).min() > 0.999
+    texts = Classifier(LABELS, rule="cosine").texts()
+    rows = fake.embed_text(texts)
+    np.savez(tmp_path / "texts.npz", texts=texts, text_embeddings=rows, model="my-clap")
+    words = ("--labels", ", ".join(LABELS), "--calibration", out)
+    head = tmp_path / "head.npz"
+    stored = ("--text-embeddings", tmp_path / "texts.npz", "--out", head)
+    status, _, err = run("head", *words, *stored, "--rule", "anchor")
+    assert status == 0, err
+    assert "rule anchor, scores in cosine" in err
+    assert "with --noisy" in run("calibrate", "--clean", tmp_path / "clean.npy", "--out", out)[2]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "Give RECORDINGS to make a calibration, --update FOLDER"),
-        (["a.wav", "--update", "b.wav"], "Give RECORDINGS to make a calibration, --update"),
+        ([], "Give RECORDINGS to make a calibration, --clean FILE"),
+        (["a.wav", "--update", "b.wav"], "Give RECORDINGS to make a calibration, --clean"),
         (["--update", "a.wav"], "fake comes without a calibration"),
         (["a.wav", "--weight", "much"], "--weight must be a number"),
     ],

@@ -1,4 +1,4 @@
-"""Calibrations: their statistics, standardised scores, agreement, files."""
+"""Calibrations: their statistics, standardised scores, anchored prototypes, files."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,7 +13,7 @@ from sklearn.linear_model import Ridge
 from driftscore import Backbone, ClassBank, Head, compile_head, load_backbone
 from driftscore.backbones.vectors import Matrix, unit
 from driftscore.errors import FormatError, MismatchError, UsageError
-from driftscore.scoring.calibration import Calibration, agreement, standardise
+from driftscore.scoring.calibration import Calibration, anchored, standardise
 from driftscore.text.packs import load_pack
 
 PAIRS = 200
@@ -101,39 +101,6 @@ def test_whitening_discounts_the_directions_of_noise(
     assert (np.abs(discounted) < 0.5 * np.abs(plain)).all()
 
 
-def test_agreement_is_the_share_of_equal_labels_on_the_other_half(
-    bank: ClassBank, calibration: Calibration
-) -> None:
-    head = compile_head(bank, "cosine")
-    clean = head.scores(calibration.clean).argmax(axis=1)
-    noisy = head.scores(calibration.noisy).argmax(axis=1)
-    found = agreement(lambda half: head, calibration)
-    assert found == pytest.approx(np.mean(clean == noisy))
-
-
-def test_a_setting_is_fitted_on_one_half_and_compared_on_the_other(
-    bank: ClassBank, calibration: Calibration
-) -> None:
-    seen: list[int] = []
-
-    def fitted(half: Calibration) -> Head:
-        seen.append(len(half.clean))
-        return compile_head(bank, "denoise", calibration=half, strength=1.0)
-
-    agreement(fitted, calibration)
-    assert seen == [PAIRS // 2, PAIRS // 2]
-
-
-def test_a_head_that_never_changes_its_mind_agrees_most(
-    bank: ClassBank, calibration: Calibration
-) -> None:
-    def constant(half: Calibration) -> Head:
-        return Head(bank.labels, bank.prototypes * 0, np.array([1, 0, 0], np.float32))
-
-    cosine = agreement(lambda half: compile_head(bank, "cosine"), calibration)
-    assert cosine < agreement(constant, calibration) == 1.0
-
-
 def test_a_file_holds_the_calibration_in_eight_bits(
     calibration: Calibration, tmp_path: Path, fake: Backbone
 ) -> None:
@@ -182,7 +149,7 @@ def test_few_clips_are_refused(calibration: Calibration) -> None:
 
 
 def test_rules_that_need_a_calibration_say_so(bank: ClassBank) -> None:
-    for rule in ("denoise", "whiten"):
+    for rule in ("denoise", "whiten", "anchor"):
         with pytest.raises(UsageError, match=f"'{rule}' needs a calibration.*calibrate"):
             compile_head(bank, rule)
     with pytest.raises(UsageError, match="Standardising needs a calibration"):
@@ -215,51 +182,127 @@ def test_the_place_survives_a_file(
     assert read.site_weight == 0.5
 
 
-def test_automatic_beta_is_the_beta_of_highest_agreement(
-    bank: ClassBank, calibration: Calibration
-) -> None:
-    betas = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
-    found = {
-        beta: agreement(lambda _, b=beta: compile_head(bank, "das", beta=b), calibration)  # type: ignore[misc]
-        for beta in betas
-    }
-    best = max(found, key=lambda beta: found[beta])
-    automatic = compile_head(bank, "das", beta="auto", calibration=calibration)
-    np.testing.assert_array_equal(automatic.weights, compile_head(bank, "das", beta=best).weights)
-    assert automatic.made_by["settings"] == {"beta": "auto", "refine": 0.0}
-
-
-def test_each_class_has_a_beta_of_the_list(bank: ClassBank, calibration: Calibration) -> None:
-    head = compile_head(bank, "das", beta="per-class", calibration=calibration)
-    moved = np.einsum("cd,cd->c", head.weights - bank.prototypes, bank.drifts)
-    for beta in moved:
-        assert min(abs(beta - b) for b in (0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)) < 1e-5
-
-
-def test_das_without_a_calibration_is_the_paper_to_the_bit(
+def test_das_is_the_paper_to_the_bit_also_with_a_calibration(
     bank: ClassBank, calibration: Calibration
 ) -> None:
     paper = bank.prototypes + np.float32(0.25) * bank.drifts
     np.testing.assert_array_equal(compile_head(bank, "das").weights, paper)
-    given = compile_head(bank, "das", calibration=calibration)
-    np.testing.assert_array_equal(given.weights, paper)
-    for settings in ({"beta": "auto"}, {"beta": "per-class"}, {"refine": 0.5}):
-        with pytest.raises(UsageError, match="needs a calibration"):
-            compile_head(bank, "das", **settings)
-    with pytest.raises(UsageError, match="'auto' or 'per-class', got 'much'"):
-        compile_head(bank, "das", beta="much")
+    head = compile_head(bank, "das", calibration=calibration)
+    np.testing.assert_array_equal(head.weights, paper)
 
 
-def test_a_refined_drift_lies_between_text_and_audio(
+def test_the_variants_of_das_are_their_formulas(bank: ClassBank, calibration: Calibration) -> None:
+    moved = calibration.noisy.astype(np.float64) - calibration.clean
+    strongest = np.linalg.eigh(covariance_by_loops(moved))[1][:, -20:]
+    measured = []
+    for prototype in bank.prototypes.astype(np.float64):
+        shares = [np.exp(20 * float(row @ prototype)) for row in calibration.clean]
+        mean = sum(s * m for s, m in zip(shares, moved, strict=True)) / sum(shares)
+        measured.append(mean / np.linalg.norm(mean))
+    fits = [max(0.0, float(d @ m)) for d, m in zip(bank.drifts, measured, strict=True)]
+    for drift in ("text", "refined", "aligned", "by_label"):
+        head = compile_head(bank, "das_measured", calibration=calibration, drift=drift, beta=0.4)
+        for c, prototype in enumerate(bank.prototypes.astype(np.float64)):
+            d, beta = bank.drifts[c].astype(np.float64), 0.4
+            if drift == "refined":
+                d = (d + measured[c]) / np.linalg.norm(d + measured[c])
+            elif drift == "aligned":
+                d = sum((d @ v) * v for v in strongest.T)
+                d = d / np.linalg.norm(d)
+            elif drift == "by_label":
+                beta = 0.4 * fits[c] / np.mean(fits)
+            expected = prototype + beta * d
+            expected /= np.linalg.norm(expected)
+            np.testing.assert_allclose(head.weights[c], expected, atol=1e-5)
+    with pytest.raises(UsageError, match="No drift called 'much'"):
+        compile_head(bank, "das_measured", calibration=calibration, drift="much")
+
+
+def test_variants_on_top_of_the_anchor_use_its_chosen_settings(
     bank: ClassBank, calibration: Calibration
 ) -> None:
-    from driftscore.scoring.rules.das import refined
+    chosen = replace(calibration, settings={"anchor": {"weight": 0.4, "amount": 0.3}})
+    head = compile_head(bank, "das_measured", calibration=chosen, anchored=1, beta=0.0)
+    anchor = compile_head(bank, "anchor", calibration=calibration, weight=0.4, amount=0.3)
+    np.testing.assert_allclose(head.weights, anchor.weights, atol=1e-6)
 
-    np.testing.assert_allclose(refined(bank, calibration, 0.0), bank.drifts, atol=1e-6)
-    audio = refined(bank, calibration, 1.0)
-    np.testing.assert_allclose(np.linalg.norm(audio, axis=1), 1, atol=1e-5)
-    half = refined(bank, calibration, 0.5)
-    assert ((half * audio).sum(axis=1) > (bank.drifts * audio).sum(axis=1)).all()
+
+def slowly_anchored(
+    prototype: NDArray[np.float64], clean: NDArray[np.float64], weight: float, sharpness: float
+) -> NDArray[np.float64]:
+    """Return one anchored prototype, clip by clip."""
+    scores = [float(row @ prototype) for row in clean]
+    mean = sum(scores) / len(scores)
+    deviation = (sum((s - mean) ** 2 for s in scores) / len(scores)) ** 0.5
+    shares = [np.exp(sharpness * (s - mean) / deviation) for s in scores]
+    middle = sum(clean) / len(clean)
+    towards = sum(a * (row - middle) for a, row in zip(shares, clean, strict=True))
+    mixed = (1 - weight) * prototype + weight * towards / np.linalg.norm(towards)
+    return np.asarray(mixed / np.linalg.norm(mixed), np.float64)
+
+
+@pytest.mark.parametrize(("weight", "sharpness"), [(0.2, 1.0), (0.3, 2.0), (1.0, 0.5)])
+def test_anchoring_is_its_formula_clip_by_clip(
+    bank: ClassBank, calibration: Calibration, weight: float, sharpness: float
+) -> None:
+    found = anchored(bank.prototypes, calibration, weight=weight, sharpness=sharpness)
+    clean = calibration.clean.astype(np.float64)
+    for row, prototype in zip(found, bank.prototypes.astype(np.float64), strict=True):
+        expected = slowly_anchored(prototype, clean, weight, sharpness)
+        np.testing.assert_allclose(row, expected, atol=1e-5)
+
+
+def test_anchoring_with_weight_zero_changes_nothing_and_noisy_rows_do_not_matter(
+    bank: ClassBank, calibration: Calibration
+) -> None:
+    same = anchored(bank.prototypes, calibration, weight=0.0)
+    np.testing.assert_allclose(same, bank.prototypes, atol=1e-6)
+    other = replace(calibration, noisy=calibration.noisy[::-1].copy())
+    np.testing.assert_array_equal(
+        anchored(bank.prototypes, other), anchored(bank.prototypes, calibration)
+    )
+    with pytest.raises(MismatchError, match="different models"):
+        anchored(bank.prototypes[:, :8], calibration)
+
+
+def test_the_rule_anchor_is_the_step_then_whitening_then_unit_length(
+    bank: ClassBank, calibration: Calibration
+) -> None:
+    head = compile_head(bank, "anchor", calibration=calibration, amount=0.3)
+    covariance = covariance_by_loops(calibration.noisy.astype(np.float64) - calibration.clean)
+    clean = calibration.clean.astype(np.float64)
+    for weights, prototype in zip(head.weights, bank.prototypes.astype(np.float64), strict=True):
+        expected = discounted(slowly_anchored(prototype, clean, 0.2, 1.0), covariance, 0.3)
+        np.testing.assert_allclose(weights, expected / np.linalg.norm(expected), atol=1e-5)
+    assert head.unit == "cosine"
+    assert standardise(head, calibration).unit == "sd"
+    assert compile_head(bank, "das").unit == "raw"
+
+
+def test_a_calibration_of_arrays_is_that_of_its_unit_rows(
+    bank: ClassBank, calibration: Calibration, fake: Backbone
+) -> None:
+    made = Calibration.from_embeddings(
+        3 * calibration.clean, calibration.noisy.tolist(), model=fake
+    )
+    np.testing.assert_allclose(made.clean, calibration.clean, atol=1e-6)
+    assert made.default_rule == "anchor"
+    assert "nothing was chosen" in str(made.made_by["default_why"])
+    assert compile_head(bank, "anchor", calibration=made).unit == "cosine"
+    nameless = Calibration.from_embeddings(calibration.clean, calibration.noisy)
+    assert compile_head(bank, "anchor", calibration=nameless).unit == "cosine"
+    other = Calibration.from_embeddings(calibration.clean, calibration.noisy, model="my-clap")
+    with pytest.raises(MismatchError, match="made with my-clap"):
+        compile_head(bank, "anchor", calibration=other)
+    narrow = Calibration.from_embeddings(calibration.clean[:, :8], calibration.noisy[:, :8])
+    with pytest.raises(MismatchError, match="another model"):
+        compile_head(bank, "anchor", calibration=narrow)
+    with pytest.raises(MismatchError, match="one noisy embedding per clean one"):
+        Calibration.from_embeddings(calibration.clean, calibration.noisy[:50])
+    with pytest.raises(UsageError, match="The clean embeddings: row 3 is all zeros"):
+        Calibration.from_embeddings(
+            np.where(np.arange(PAIRS)[:, None] == 3, 0, calibration.clean), calibration.noisy
+        )
 
 
 def test_entropy_weights_beat_equal_weights_and_every_single_template(

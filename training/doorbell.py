@@ -14,7 +14,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from driftscore import Audio, Classifier, Embedder, WatchedLabel, WatchList
+from driftscore import Audio, Classifier, Embedder, Event, WatchedLabel, WatchList
 from driftscore.lab.conditions import generator
 from driftscore.lab.corpora.folders import load
 from training.corpora import recorded
@@ -62,7 +62,8 @@ def machine(rng: np.random.Generator) -> Samples:
     parts, pitch, tempo = [], 118.0 * rng.uniform(0.97, 1.03), rng.uniform(0.92, 1.08)
     for _ in range(int(rng.integers(3, 6))):
         buzz = tone(pitch, 0.28 * tempo, tuple(1 / (k + 1) for k in range(12)))
-        thump = rng.standard_normal(round(0.12 * RATE)) * np.exp(-np.arange(round(0.12 * RATE)) / 700)
+        thump = rng.standard_normal(round(0.12 * RATE))
+        thump *= np.exp(-np.arange(len(thump)) / 700)
         parts += [0.4 * buzz, thump, gap(0.18 * tempo)]
     return np.concatenate(parts)
 
@@ -79,7 +80,8 @@ def take(label: str, number: int) -> Samples:
     """Return a take of a sound, in a small room of its own, at full scale."""
     rng = generator("doorbell", label, number)
     dry = MAKERS[label](rng)
-    tail = rng.standard_normal(round(0.4 * RATE)) * np.exp(-np.arange(round(0.4 * RATE)) / RATE * 18)
+    tail = rng.standard_normal(round(0.4 * RATE))
+    tail *= np.exp(-np.arange(len(tail)) / RATE * 18)
     room = np.concatenate([[1.0], rng.uniform(0.05, 0.15) * tail / np.linalg.norm(tail) * 3])
     wet = np.fft.irfft(np.fft.rfft(dry, 2**18) * np.fft.rfft(room, 2**18))
     wet = wet[: len(dry) + len(room)]
@@ -111,6 +113,12 @@ def soundscape(seed: int) -> tuple[Audio, list[tuple[str, float, float]]]:
     return Audio(audio.astype(np.float32), RATE), truth
 
 
+def same(event: Event, true: tuple[str, float, float]) -> bool:
+    """Return whether an event is a true one: the same label, at most a second apart."""
+    label, start_s, end_s = true
+    return event.label == label and event.start_s < end_s + 1 and event.end_s > start_s - 1
+
+
 def measure(embedder: Embedder, ways: tuple[str, ...], seeds: int) -> None:
     """Print found and false events of each way and soundscape."""
     with tempfile.TemporaryDirectory() as name:
@@ -135,23 +143,17 @@ def measure(embedder: Embedder, ways: tuple[str, ...], seeds: int) -> None:
     for seed in range(seeds):
         audio, truth = soundscape(seed)
         for way, detector in detectors.items():
-            events = [event for event in detector.events(audio)]
-            hits = [
-                any(e.label == label and e.start_s < end + 1 and e.end_s > start - 1 for e in events)
-                for label, start, end in truth
-            ]
-            false = [
-                e for e in events
-                if not any(e.label == label and e.start_s < end + 1 and e.end_s > start - 1
-                           for label, start, end in truth)
-            ]  # fmt: skip
-            by_label = {
-                label: f"{sum(h for h, t in zip(hits, truth, strict=True) if t[0] == label)}"
-                f"/{sum(t[0] == label for t in truth)}, {sum(e.label == label for e in false)} false"
+            events = list(detector.events(audio))
+            found = [true for true in truth if any(same(event, true) for event in events)]
+            false = [event for event in events if not any(same(event, true) for true in truth)]
+            by_label = ", ".join(
+                f"{label} {sum(true[0] == label for true in found)} of "
+                f"{sum(true[0] == label for true in truth)}, "
+                f"{sum(event.label == label for event in false)} false"
                 for label in SOUNDS
-            }
-            print(f"soundscape {seed}, {way}: {sum(hits)} of {len(truth)} found, {len(false)} "
-                  f"false; {by_label}", flush=True)  # fmt: skip
+            )
+            print(f"soundscape {seed}, {way}: {len(found)} of {len(truth)} found, {len(false)} "
+                  f"false ({by_label})", flush=True)  # fmt: skip
 
 
 def main() -> None:

@@ -55,7 +55,9 @@ def clips(name: str, home: Path) -> list[tuple[Path, str, str, str]]:
     found = []
     for row in rows:
         part = row.get("split") or row.get("fold") or row["part"]
-        source = "-".join(Path(row["file"]).stem.split("-")[:2]) if "split" in row else row["source"]
+        source = row["source"]
+        if name == "esc50":
+            source = "-".join(Path(row["file"]).stem.split("-")[:2])
         label = row["label"].replace("_", " ")
         found.append((folder / row["file"], _PART_OF.get(part, part), label, source))
     return found

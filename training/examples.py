@@ -9,6 +9,7 @@ blend on the choosing parts instead: examples and tests from it, without common 
 
 import argparse
 import json
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -17,13 +18,13 @@ from numpy.typing import NDArray
 from driftscore import Classifier, Embedder
 from driftscore.lab.conditions import generator
 from driftscore.scoring import examples as blend
-from training.example_sets import SETS, SNRS_DB, Condition, Part, load_part
+from training.example_sets import PARTS, SETS, SNRS_DB, Condition, Part, load_part
 
 COUNTS = (0, 1, 3, 5, 10)
 DRAWS = 5
 NOISY = (10.0, 0.0)
 """The SNRs whose mean is called "noise"."""
-RIDGES = (0.3, 0.5, 1.0, 2.0, 4.0)
+RIDGES, SHRINKAGES = (1.0, 3.0, 10.0), (0.1, 0.3, 1.0, 3.0)
 Line = dict[str, object]
 Hits = NDArray[np.float64]
 
@@ -74,7 +75,7 @@ def measure(embedder: Embedder, home: Path, work: Path) -> list[Line]:
     """Return one line per set, number of examples and condition, "noise" among them."""
     lines: list[Line] = []
     for name in SETS:
-        source, test = (load_part(name, part, embedder, home, work) for part in ("choose", "report"))
+        source, test = (load_part(name, part, embedder, home, work) for part in PARTS)
         base: dict[object, Hits] = {}
         for count in COUNTS:
             right = hits(name, source, test, embedder, count, apart=False)
@@ -97,19 +98,18 @@ def measure(embedder: Embedder, home: Path, work: Path) -> list[Line]:
 def choose(embedder: Embedder, home: Path, work: Path) -> None:
     """Print the accuracy of each setting on the choosing parts, clean and in noise."""
     parts = {name: load_part(name, "choose", embedder, home, work) for name in SETS}
-    for ridge in RIDGES:
-        blend.RIDGE = ridge
-        for count in (1, 3, 5):
-            cells, sums = [], []
-            for name, part in parts.items():
-                right = hits(name, part, part, embedder, count, apart=True)
-                values = [100 * float(np.nanmean(right[None])),
-                          100 * float(np.nanmean([right[snr_db] for snr_db in NOISY]))]  # fmt: skip
-                cells.append(f"{name} {values[0]:.1f} / {values[1]:.1f}")
-                sums.append(values)
-            mean = np.mean(sums, axis=0)
-            print(f"ridge {ridge:g}, {count} examples: {', '.join(cells)}; mean {mean[0]:.1f} / "
-                  f"{mean[1]:.1f}", flush=True)  # fmt: skip
+    for ridge, shrinkage, count in product(RIDGES, SHRINKAGES, (1, 3, 5)):
+        blend.RIDGE, blend.SHRINKAGE = ridge, shrinkage
+        cells, sums = [], []
+        for name, part in parts.items():
+            right = hits(name, part, part, embedder, count, apart=True)
+            values = [100 * float(np.nanmean(right[None])),
+                      100 * float(np.nanmean([right[snr_db] for snr_db in NOISY]))]  # fmt: skip
+            cells.append(f"{name} {values[0]:.1f} / {values[1]:.1f}")
+            sums.append(values)
+        mean = np.mean(sums, axis=0)
+        print(f"ridge {ridge:g}, shrinkage {shrinkage:g}, {count} examples: {', '.join(cells)}; mean {mean[0]:.1f} / "
+              f"{mean[1]:.1f}", flush=True)  # fmt: skip
 
 
 def draw_figure(lines: list[Line], path: Path) -> None:

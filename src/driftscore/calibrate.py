@@ -1,4 +1,4 @@
-"""Make a calibration: embed unlabelled recordings, clean and in noise, and choose settings.
+"""Make a calibration: embed unlabelled recordings, clean and in noise.
 
     recording -> an excerpt of at most one window  -> clean embedding
                  the same with noise, -5 to 20 dB  -> noisy embedding
@@ -7,10 +7,9 @@ Every draw depends only on the place of the recording in the list and on a seed,
 give the same calibration. With an audio cache an interrupted run continues where it stopped.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import product
 
 import numpy as np
 
@@ -22,34 +21,16 @@ from driftscore.detector import window_and_hop
 from driftscore.embedder import Embedded, Embedder
 from driftscore.errors import AudioError, DriftscoreError, UsageError
 from driftscore.events.tracking import Detection
-from driftscore.scoring.bank import build_bank
-from driftscore.scoring.calibration import MIN_CLIPS, Calibration, agreement
-from driftscore.scoring.rules import compile_head, find_rule
+from driftscore.scoring.calibration import MIN_CLIPS, Calibration
 from driftscore.system.progress import progress_bar
-from driftscore.text.cache import TextCache
 from driftscore.version import __version__
 
 SNR_DB = (-5.0, 20.0)
-MAX_CLIPS = 512
+MAX_CLIPS = 1600
 """Clips in a calibration; more of them change little."""
-CANDIDATES = ("cosine", "whiten", "denoise")
-"""Rules among which a calibration chooses its default, simplest first."""
-EVERYDAY = (
-    "dog bark", "cat meow", "bird song", "crow", "rooster", "cow", "sheep", "horse", "frog",
-    "insects", "owl", "speech", "laughter", "applause", "coughing", "sneezing", "snoring",
-    "footsteps", "baby crying", "singing", "crowd", "door knock", "door creaking", "door slam",
-    "doorbell", "alarm clock", "telephone ringing", "keyboard typing", "mouse click",
-    "vacuum cleaner", "washing machine", "hair dryer", "toilet flush", "water tap", "dishes",
-    "frying", "glass breaking", "sawing", "drilling", "hammering", "chainsaw", "lawn mower",
-    "engine idling", "car horn", "siren", "motorcycle", "truck", "bus", "train", "aeroplane",
-    "helicopter", "bicycle bell", "church bell", "fireworks", "gunshot", "explosion", "thunder",
-    "rain", "wind", "waves", "stream", "fire crackling", "guitar", "piano", "drums", "violin",
-)  # fmt: skip
-"""Labels with which the settings of rules are compared; no recording is labelled with them."""
 QUIET_S = 7200.0
 """Seconds of a quiet recording that are kept."""
 MIN_QUIET_S = 300.0
-_WORTH = 0.01  # a rule must agree this much more often than a simpler one to be preferred
 _EXCERPT_S = 60.0  # what is read of a recording
 _NOISE_S = 300.0  # what is read of a noise
 _MAX_NOISES = 16
@@ -96,17 +77,14 @@ def make_calibration(
             f"recordings could be used{first}"
         )
     made_by = {
-        "backbone": backbone.name,
-        "fingerprint": backbone.fingerprint,
-        "clips": len(rows),
         "noises": [describe(noise) for noise in noises] or list(SYNTHETIC),
         "snr_db": list(SNR_DB),
         "seed": seed,
         "driftscore": __version__,
     }
     both = np.stack(rows)
-    calibration = Calibration(both[:, 0].copy(), both[:, 1].copy(), made_by=made_by)
-    return choose_settings(calibration, backbone, cache=embedder.text_cache), problems
+    made = Calibration.from_embeddings(both[:, 0], both[:, 1], model=backbone)
+    return replace(made, made_by={**made.made_by, **made_by}), problems
 
 
 def adapt(
@@ -172,40 +150,6 @@ def add_quiet(
     quiet = np.stack(rows).astype(np.float32)
     calibration = replace(calibration, quiet=quiet, quiet_window_s=window_s, quiet_hop_s=hop_s)
     return calibration, problems
-
-
-def choose_settings(
-    calibration: Calibration,
-    backbone: Backbone,
-    *,
-    candidates: Iterable[str] = CANDIDATES,
-    cache: TextCache | None = None,
-) -> Calibration:
-    """Return the calibration with the settings of rules, and the rule, of highest agreement."""
-    bank = build_bank(EVERYDAY, backbone, cache=cache, drifts=False)
-    settings: dict[str, dict[str, object]] = {}
-    agreements: dict[str, float] = {}
-    for rule in map(find_rule, candidates):
-        measured = []
-        for combination in product(*rule.choices.values()):
-            values = dict(zip(rule.choices, combination, strict=True))
-            share = agreement(
-                lambda half, rule=rule, values=values: compile_head(  # type: ignore[misc]
-                    bank, rule, values, calibration=half, standardised=True
-                ),
-                calibration,
-            )
-            measured.append((share, values))
-        agreements[rule.name], best = max(measured, key=lambda pair: pair[0])
-        if best:
-            settings[rule.name] = best
-    default = next(iter(agreements))
-    for name, share in agreements.items():  # a later rule must agree clearly more often
-        if share > agreements[default] + _WORTH:
-            default = name
-    why = ", ".join(f"{name} {share:.1%}" for name, share in agreements.items())
-    made_by = {**calibration.made_by, "default_why": f"agreement in noise: {why}"}
-    return replace(calibration, settings=settings, default_rule=default, made_by=made_by)
 
 
 class NoiseSource:

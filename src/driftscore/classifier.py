@@ -1,8 +1,8 @@
 """Classifier: labels, a rule and an embedder -> the labels of recordings.
 
 It behaves as a scikit-learn estimator (`get_params`, `set_params`, `clone`, `fit`, `predict`,
-`decision_function`, `score`) without needing scikit-learn. `fit` encodes the labels, and learns from
-recordings of them if there are any.
+`decision_function`, `score`) without needing scikit-learn. `fit` encodes the labels, and learns
+from recordings of them if there are any.
 """
 
 import copy
@@ -26,7 +26,7 @@ from driftscore.embedder import Embedded, Embedder
 from driftscore.engines.examples import check_words, embed_examples
 from driftscore.errors import AudioError, UsageError, unknown
 from driftscore.scoring.bank import build_bank
-from driftscore.scoring.calibration import Calibration, anchored
+from driftscore.scoring.calibration import Calibration, anchored, standardise
 from driftscore.scoring.examples import NOT, Example, Examples, with_examples
 from driftscore.scoring.head import Head, Result, results_of, score_embeddings
 from driftscore.scoring.rules import (
@@ -72,7 +72,8 @@ class Classifier:
         prompts: how prompts are composed; None for those of the preset.
         preset: the settings of a paper, by name, or the path of a preset file.
         standardised: whether scores are standard deviations above what a label scores on other
-            sounds, for which a calibration is needed; None to decide by the preset and the rule.
+            sounds, for which a calibration is needed. None: with a threshold, and for events, if
+            the preset and the rule allow it; labels are compared by the scores of the rule.
         threshold: `predict_labels` reports every label with at least this score. Thresholds of
             events are settings of `Detection`.
         head: a compiled head, in place of labels and rule.
@@ -131,10 +132,10 @@ class Classifier:
                 raise UsageError("Give the label of each recording: fit(recordings, labels)")
             self._start()
             self.examples_ = self._learn(X, y)
-        return self._compile()
+        return self._compile(one_by_one=self.threshold is not None)
 
-    def _compile(self) -> "Classifier":
-        """Compile the head of the labels and of the examples that were learnt from."""
+    def _compile(self, *, one_by_one: bool) -> "Classifier":
+        """Compile the head; standardised where labels are judged one by one, if that can be."""
         examples: Examples = getattr(self, "examples_", Examples())
         labels = self._check(examples)
         self._start()
@@ -142,15 +143,20 @@ class Classifier:
         if self.head is not None:
             head = self.head if isinstance(self.head, Head) else Head.load(self.head)
             check_model(head.made_by, model, what="The head")
-            self.calibration_ = self._calibration(model) if head.standardised else None
+            calibrated = head.standardised or (
+                self.standardised is not False and "calibration" in head.made_by
+            )
+            self.calibration_ = self._calibration(model) if calibrated else None
+            if one_by_one and self.calibration_ is not None and not head.standardised:
+                head = standardise(head, self.calibration_)
         else:
             calibration = self._calibration(model)
             self.rule_, self.why_ = self._chosen_rule(calibration)
-            standardised = self.standardised
-            if standardised is None:
+            can_be = self.standardised
+            if can_be is None:
                 by_default = load_preset(self.preset).standardised and self.rule_.standardised
-                standardised = by_default and calibration is not None
-            self.calibration_ = calibration if standardised else None
+                can_be = by_default and calibration is not None
+            self.calibration_ = calibration if can_be else None
             settings = {
                 name: self._embeddings(value) if name in _EMBEDDING_SETTINGS else value
                 for name, value in (self.settings or {}).items()
@@ -185,7 +191,7 @@ class Classifier:
                 preset=self.preset,
                 cache=cache,
                 calibration=calibration,
-                standardised=standardised,
+                standardised=can_be and (one_by_one or self.standardised is True),
             )
         self.head_: Head = head
         self.classes_ = np.array(head.labels)
@@ -264,23 +270,32 @@ class Classifier:
         return float(np.mean(self.predict(X) == np.asarray(y)))
 
     def detector(
-        self, watch: "WatchList | None" = None, settings: "Detection | None" = None
+        self,
+        watch: "WatchList | None" = None,
+        settings: "Detection | None" = None,
+        *,
+        one_label: bool = False,
     ) -> "Detector":
-        """Return the detector of events: of the labels, or of a watch list in their place."""
+        """Return the detector of events: of the labels, or of a watch list in their place.
+
+        With `one_label` its scores are those of `classify`, for the one label of a clip or window
+        (`Detector.label_or_none`), and not standard deviations, in which events are judged.
+        """
         from driftscore.detector import Detector
         from driftscore.events.watchlist import NONE, WatchList
 
         has_head = self.head is not None
         if watch is None:
             # A compiled head knows no words but its own.
-            watch = WatchList.of(self._fitted().head_.labels, (NONE,) if has_head else ())
-            if not has_head:
-                watch = watch.without_words(set(watch.names) - set(self.labels or ()))
+            examples: Examples = getattr(self, "examples_", Examples())
+            labels = self._fitted().head_.labels if has_head else self._check(examples)
+            new = [] if has_head else [name for name in examples.positive if name not in labels]
+            watch = WatchList.of((*labels, *new), (NONE,) if has_head else ()).without_words(new)
         words = copy.copy(self)
         if not has_head:
             words.set_params(labels=(*watch.texts, *watch.competing))
             words.examples_ = self._examples_of(watch)
-        head = words._compile().head_
+        head = words._compile(one_by_one=not one_label).head_
         self.embedder_ = words.embedder_
         if not has_head:
             self.rule_, self.why_ = words.rule_, words.why_
@@ -324,9 +339,9 @@ class Classifier:
         own, other = _settings_of(self.rule), _settings_of(rule)
         settings = dict(self.settings or {})
         chosen = {n: v for n, v in settings.items() if n in own or n not in other}
-        first = copy.copy(self).set_params(settings=chosen)._compile()
+        first = copy.copy(self).set_params(settings=chosen)._fitted()
         chosen = {n: v for n, v in settings.items() if n in other}
-        return first, copy.copy(first).set_params(rule=rule, settings=chosen)._compile()
+        return first, copy.copy(first).set_params(rule=rule, settings=chosen)._fitted()
 
     def get_params(self, deep: bool = True) -> dict[str, object]:
         """Return the constructor's arguments."""
@@ -369,7 +384,9 @@ class Classifier:
         return f"{type(self).__name__}({shown})"
 
     def _fitted(self) -> "Classifier":
-        return self if hasattr(self, "head_") else self._compile()
+        if hasattr(self, "head_"):
+            return self
+        return self._compile(one_by_one=self.threshold is not None)
 
     def _start(self) -> None:
         """Make the embedder, unless there is one."""

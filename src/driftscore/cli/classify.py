@@ -9,12 +9,11 @@ import click
 
 from driftscore.cli import options as take
 from driftscore.cli.app import app
-from driftscore.cli.output import UNITS, Tally, output, report_model, say, span_row, watched
+from driftscore.cli.output import Tally, output, report_model, say, span_row, watched
 from driftscore.engines.examples import example_files
 from driftscore.errors import UsageError
 from driftscore.formats import OutputRow, OutputValue, find_format, write_rows
-from driftscore.scoring.calibration import UNIT
-from driftscore.scoring.head import Head, Result
+from driftscore.scoring.head import UNITS, Head, Result
 from driftscore.scoring.rules import rule_names
 from driftscore.system.progress import hours_text
 
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
     from driftscore.detector import Detector
     from driftscore.embedder import Embedded
 
-TITLES = {True: f"Scores: {UNIT}", False: ""}
-"""The title of a table that says what its scores are, by whether they are standardised."""
+TITLES = {unit: f"Scores: {meaning}" for unit, meaning in UNITS.items()}
+"""The title of a table that says what its scores are."""
 _LONG_S = 60.0
 """Recordings from this length on are better searched for events."""
 
@@ -82,7 +81,9 @@ def classify(
         raise UsageError("--or-none reports the label that fits; leave out --multi")
     recordings = take.list_recordings(files, partial, writer)
     embedder = take.make_embedder(**options)
-    classifier = take.make_classifier(embedder, label_threshold=threshold, **options)
+    # Several labels are judged one by one, as with a threshold.
+    label_threshold = 0.0 if multi and threshold is None else threshold
+    classifier = take.make_classifier(embedder, label_threshold=label_threshold, **options)
     log = take.open_audit(recordings=recordings, **options)
     tally = Tally(quiet=out is None and not writer.spans)
     with embedder, log or nullcontext():
@@ -94,13 +95,13 @@ def classify(
             names = classifier.labels
             files = example_files(options["examples"])
             watch = None if names is None else WatchList.of(names, negatives, files)
-            detector = classifier.detector(watch)
-            title = TITLES[detector.head.standardised]
+            detector = classifier.detector(watch, one_label=True)
+            title = TITLES[detector.head.unit]
         elif compare:
             take.fit(classifier, **options)
             classifiers = list(classifier.compared_with(compare))
         else:
-            title = TITLES[take.fit(classifier, **options).head_.standardised]
+            title = TITLES[take.fit(classifier, **options).head_.unit]
         if verbose:
             report_model(embedder.backbone, *classifiers)
         with output(out) as stream:
@@ -139,7 +140,7 @@ def result_rows(
     results: Iterable[Result], head: Head, threshold: float | None, *, multi: bool, spans: bool
 ) -> Iterator[OutputRow]:
     """Yield one row per recording; as spans, one row for each of its labels."""
-    unit = UNITS[head.standardised]
+    unit = head.unit
     for result in results:
         row: dict[str, OutputValue] = {"file": result.source}
         if spans:
@@ -180,7 +181,7 @@ def judged_rows(detector: "Detector", recordings: "Iterable[Embedded]") -> Itera
             "score": scores.get(result.label, ""),
             "nearest": others[0] if others else "",
             "nearest_score": scores[others[0]] if others else "",
-            "unit": UNITS[detector.head.standardised],
+            "unit": detector.head.unit,
             "error": result.error,
         }
 

@@ -13,10 +13,10 @@ from driftscore.audio.decoding import stated_rate
 from driftscore.cli import options as take
 from driftscore.cli.app import app
 from driftscore.cli.classify import TITLES
-from driftscore.cli.output import UNITS, Tally, counted, output, report_model, say, span_row
+from driftscore.cli.output import Tally, counted, output, report_model, say, span_row
 from driftscore.detector import Detector
-from driftscore.engines.window_log import window_log
 from driftscore.engines.examples import example_files
+from driftscore.engines.window_log import window_log
 from driftscore.errors import AuditError, DriftscoreError, UsageError
 from driftscore.events.clips import AROUND_S, ClipFolder
 from driftscore.events.thresholds import DEFAULT_FALSE_ALARMS
@@ -155,7 +155,7 @@ def detect(
     tally = Tally(quiet=out is None and not writer.spans)
     with embedder, log or nullcontext():
         embedder.prepare()  # while the labels are compiled
-        detector = classifier.detector(watch, detection)
+        detector = classifier.detector(watch, detection, one_label=windows)
         if verbose:
             report_model(embedder.backbone, classifier)
         search = EventSearch(detector, tally, start, writer.lengths, resume, log)
@@ -169,8 +169,8 @@ def detect(
         rows, title = search.rows(recordings), EVENT_TITLE
         if windows:
             rows = window_rows(detector, recordings, tally)
-            title = TITLES[detector.head.standardised]
-        unit = {"unit": UNITS[detector.head.standardised]}
+            title = TITLES[detector.head.unit]
+        unit = {"unit": detector.head.unit}
         with output(out) as stream:
             in_unit = (row | unit for row in rows)
             write_rows(in_unit, writer, stream, title=title, columns=EVENT_COLUMNS)
@@ -296,6 +296,8 @@ class EventSearch:
         budget = f"a threshold of {threshold or 0:g}"
         if threshold is None:
             budget = f"{alarms} false alarms per hour and label (by the {self.detector.source})"
+            if self.detector.calibration is None:
+                budget = "thresholds of raw scores: the model has no calibration"
         events_text = counted(self.count, "event") if self.count else "No events"
         say(f"{events_text} in {hours_text(self.seconds)} of audio, with {budget}")
         if not self.count and (near := self.nearest) is not None:

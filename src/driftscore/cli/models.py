@@ -21,7 +21,7 @@ from driftscore.cli.output import Tally, output, report_model, say, watched
 from driftscore.embedder import Embedder
 from driftscore.errors import AudioError, UsageError, WriteError
 from driftscore.formats import find_format, write_rows
-from driftscore.scoring.calibration import Calibration
+from driftscore.scoring.calibration import RECIPE, Calibration
 from driftscore.scoring.head import Head, join_heads, score_embeddings
 from driftscore.storage.files import check_output, output_folder
 
@@ -78,9 +78,7 @@ def embed(files: tuple[str, ...], partial: bool, out: str, verbose: bool, **opti
 @click.option("--text-embeddings", type=take.FILE,
               help="The texts of `prompts`, encoded elsewhere: an npz with texts and "
               "text_embeddings, or an npy with one row per text in that order.")  # fmt: skip
-def head(
-    heads: tuple[str, ...], out: str, text_embeddings: Path | None, **options: Any
-) -> None:
+def head(heads: tuple[str, ...], out: str, text_embeddings: Path | None, **options: Any) -> None:
     """Compile labels and a rule to a head, or join HEADS of one model.
 
     A head takes the place of text embeddings: no text encoder is needed where it is used.
@@ -103,7 +101,7 @@ def head(
         classifier.backbone = Embedder(Stored(vectors, where=str(text_embeddings)))
     compiled = take.fit(classifier, **options).head_
     compiled.save(out)
-    used = f"rule {classifier.rule_.name}{', standardised' if compiled.standardised else ''}"
+    used = f"rule {classifier.rule_.name}, scores in {compiled.unit}"
     say(f"Head of {len(compiled.labels)} labels x {compiled.dim} dimensions, {used}, in {out}")
 
 
@@ -137,12 +135,16 @@ def score(
     content = EmbeddingFile.load(clips)
     if not content.files:
         raise UsageError(f"{clips} holds no clip embeddings (files with audio_embeddings)")
-    compiled = Head.load(head) if head else take.make_classifier(**options).fit().head_
+    if head:
+        compiled = Head.load(head)
+    else:
+        label_threshold = 0.0 if multi and threshold is None else threshold
+        compiled = take.make_classifier(label_threshold=label_threshold, **options).fit().head_
     check_model(compiled.made_by, content, what="The head")
     results = score_embeddings(compiled, content.files, content.audio_rows)
     rows = result_rows(results, compiled, threshold, multi=multi, spans=False)
     with output(out) as stream:
-        write_rows(rows, format, stream, title=TITLES[compiled.standardised])
+        write_rows(rows, format, stream, title=TITLES[compiled.unit])
 
 
 @app.command()
@@ -167,6 +169,11 @@ def prompts(out: str | None, **options: Any) -> None:
 @click.argument("recordings", nargs=-1, metavar="[RECORDINGS]...")
 @click.option("--out", "-o", required=True, help="The safetensors file to write, or a URL.")
 @click.option("--noise", multiple=True, help="Noise recordings or folders; else synthetic noises.")
+@click.option("--clean", type=take.FILE,
+              help="Embeddings of clips, computed elsewhere: an npz as `embed` writes, or an npy "
+              "with one row each. Takes the place of RECORDINGS.")  # fmt: skip
+@click.option("--noisy", type=take.FILE,
+              help="With --clean: those of the same clips in noise, in that order.")  # fmt: skip
 @click.option("--update", multiple=True,
               help="Unlabelled recordings or folders of a site: adapt the model's own calibration, "
               "or that of --calibration, to it. Takes the place of RECORDINGS.")  # fmt: skip
@@ -185,6 +192,8 @@ def calibrate(
     recordings: tuple[str, ...],
     out: str,
     noise: tuple[str, ...],
+    clean: Path | None,
+    noisy: Path | None,
     update: tuple[str, ...],
     quiet: tuple[str, ...],
     calibration: str | None,
@@ -199,14 +208,23 @@ def calibrate(
     needed. --update and --quiet adapt a calibration to a site.
 
     $ driftscore calibrate recordings/ --out mine.safetensors
+    $ driftscore calibrate --clean clean.npz --noisy noisy.npz --out mine.safetensors
     $ driftscore calibrate --quiet yard.flac --out yard.safetensors
     """
-    if sum(map(bool, (recordings, update, quiet))) != 1:
+    if sum(map(bool, (recordings, clean, update, quiet))) != 1 or (clean is None) != (
+        noisy is None
+    ):
         raise UsageError(
-            "Give RECORDINGS to make a calibration, --update FOLDER to adapt one, or --quiet FILE "
-            "to set thresholds by a recording in which nothing happens"
+            "Give RECORDINGS to make a calibration, --clean FILE with --noisy FILE to make one of "
+            "stored embeddings, --update FOLDER to adapt one, or --quiet FILE to set thresholds by "
+            "a recording in which nothing happens"
         )
     check_output(out)
+    if clean is not None and noisy is not None:
+        stored_calibration(clean, noisy).save(out)
+        say(f"Calibration from {clean} and {noisy} in {out}; the rule is anchor: {RECIPE}")
+        say(f"use it: driftscore head ... --text-embeddings FILE --calibration {out}")
+        return
     files, noises = expand(recordings or update or quiet), expand(noise)
     with take.make_embedder(**options) as embedder:
         if recordings:
@@ -237,6 +255,17 @@ def calibrate(
     say(f"use it: driftscore classify ... --backbone {options['backbone']} --calibration {out}")
     if problems:
         raise click.exceptions.Exit(1)
+
+
+def stored_calibration(clean: Path, noisy: Path) -> Calibration:
+    """Return the calibration of two files of embeddings: of clips, and of the same in noise."""
+    first, second = EmbeddingFile.load(clean), EmbeddingFile.load(noisy)
+    for content, path in ((first, clean), (second, noisy)):
+        if not content.files:
+            raise UsageError(f"{path} holds no clip embeddings (files with audio_embeddings)")
+    check_model({"backbone": first.name, "fingerprint": first.fingerprint}, second, what=str(clean))
+    made_by = first if first.fingerprint else second
+    return Calibration.from_embeddings(first.audio_rows, second.audio_rows, model=made_by)
 
 
 @app.command()

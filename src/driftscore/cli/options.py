@@ -193,7 +193,10 @@ rule_options = together(
         help="Settings of rule and prompts by name (see `list presets`), or a TOML file.",
     ),
     calibration_option,
-    click.option("--raw", is_flag=True, help="Raw scores of the rule, not standardised ones."),
+    click.option("--raw", is_flag=True, help="Raw scores of the rule, also where labels are judged "
+                 "one by one (--multi, --threshold, events)."),
+    click.option("--sd", is_flag=True, help="Standard deviations above what each label scores on "
+                 "other sounds, also where labels are compared."),
 )  # fmt: skip
 head_option = click.option(
     "--head", type=FILE, help="A compiled head, in place of labels and rule."
@@ -317,10 +320,13 @@ def make_classifier(
     preset: str = DEFAULT_PRESET,
     calibration: str | None = None,
     raw: bool = False,
+    sd: bool = False,
     head: Path | None = None,
     **options: Any,
 ) -> Classifier:
     """Return the classifier of labels; settings that are not given are left to the preset."""
+    if raw and sd:
+        raise UsageError("Give --raw or --sd, not both")
     if names is None and head is None:
         names = label_names(**options)
     values = named_values(settings) if isinstance(settings, tuple) else settings
@@ -343,7 +349,7 @@ def make_classifier(
         settings=of_rule,
         prompts=load_preset(preset).prompts.changed(**of_prompts),
         preset=preset,
-        standardised=False if raw else None,
+        standardised=False if raw else True if sd else None,
         threshold=label_threshold,
         head=head,
         calibration=None if calibration == "none" else calibration or AUTO,

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from driftscore.embedder import Embedded
     from driftscore.scoring.head import Result
 
-UNITS = {True: "sd", False: "raw"}
-"""The unit of scores for the column `unit`, by whether they are standardised."""
 _SHOW_S = 0.1  # from one step of the bar to the next
 _FEW = 3  # up to this many files no progress bar is drawn
 

@@ -7,7 +7,7 @@ and after; a recording whose levels differ by less than `MIN_RANGE_DB` sounds al
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from driftscore.backbones.vectors import unit_mean
 from driftscore.engines.audio_cache import audio_digest
 from driftscore.engines.protocol import Embedded
 from driftscore.errors import AudioError, UsageError
-from driftscore.scoring.examples import NOT, Example
+from driftscore.scoring.examples import Example
 
 WINDOW_S, HOP_S = 4.0, 2.0
 MAX_S = 600.0
@@ -86,7 +86,7 @@ def example_files(texts: Iterable[str]) -> dict[str, list[str]]:
                 raise UsageError(f"--examples takes label=FILES or a folder, not {text!r}")
             files.setdefault(name.strip(), []).extend(expand([pattern.strip()]))
             continue
-        folders = sorted(p for p in Path(text).iterdir() if p.is_dir()) if Path(text).is_dir() else []
+        folders = sorted(path for path in Path(text).glob("*/") if path.is_dir())
         if not folders:
             raise UsageError(
                 f"{text} is not a folder with one folder of recordings per label; for the "
@@ -111,8 +111,3 @@ def check_words(texts: Iterable[str]) -> None:
             is_pattern = "*" in text and not Path(text).exists()
             what = "is a pattern of files" if is_pattern else "is a file"
             raise UsageError(f"{text} {what}; give it with --examples")
-
-
-def split_negatives(files: Mapping[str, list[str]]) -> tuple[dict[str, list[str]], list[str]]:
-    """Return the files of labels, and those of negative examples."""
-    return {label: own for label, own in files.items() if label != NOT}, files.get(NOT, [])

@@ -22,7 +22,7 @@ class SpeechGuard:
     """Looks for speech in clips, with the model that finds the events."""
 
     def __init__(self, classifier: Classifier) -> None:
-        params = {**classifier.get_params(), "labels": WORDS, "head": None, "threshold": None}
+        params = {**classifier.get_params(), "labels": WORDS, "head": None, "threshold": THRESHOLD}
         params["backbone"] = getattr(classifier, "embedder_", classifier.backbone)
         self._words = Classifier(**params).fit()  # type: ignore[arg-type]
 

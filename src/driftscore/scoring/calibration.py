@@ -13,8 +13,9 @@ the scores of any head into standard deviations above what each label scores on 
 
     W_c / s_c,  (b_c - W_c . mu) / s_c,  s_c = sqrt(W_c S W_c^T)
 
-Settings are chosen without labels by `agreement`: fit on one half of the clips; on the other half
-compare the label that a clean clip gets with the label that its noisy copy gets.
+Standardising is right for thresholds, where each label is judged by itself, and wrong for choosing
+between labels: those that are noise-like have a large spread, and would lose. `anchored` moves
+prototypes towards the clean clips that they match (`rules/anchor.py`).
 """
 
 import hashlib
@@ -28,12 +29,12 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 from msgspec import Meta, Struct
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from driftscore.backbones import Backbone, check_model
-from driftscore.backbones.vectors import Matrix
+from driftscore.backbones import Backbone, Named, check_model
+from driftscore.backbones.vectors import Matrix, matrix, unit
 from driftscore.errors import MismatchError, UsageError
-from driftscore.scoring.head import Head
+from driftscore.scoring.head import UNITS, Head
 from driftscore.storage.checked import Text
 from driftscore.storage.files import reading
 from driftscore.storage.tensors import read_tensors, write_tensors
@@ -41,11 +42,14 @@ from driftscore.storage.tensors import read_tensors, write_tensors
 Statistics = NDArray[np.float64]
 
 KIND = "calibration"
-UNIT = "standard deviations above what the label scores on other sounds"
-"""The unit of a standardised score, in words."""
 MIN_CLIPS = 20
 ANCHOR_WEIGHT, ANCHOR_SHARPNESS = 0.2, 1.0
 """How far `anchored` moves a prototype, and how strongly it prefers the clips nearest to it."""
+RECIPE = (
+    "the recipe for every calibrated model: a gentle anchor, a gentle whitening, unit length; "
+    "nothing was chosen for this model"
+)
+"""Why the rule of a calibration is what it is, unless it was chosen on labelled sets."""
 _TINY = 1e-12
 _LEVELS = 127  # embeddings are stored as 8-bit integers, scaled row by row
 
@@ -100,11 +104,31 @@ class Calibration:
                 )
         if len(self.quiet) and not 0 < self.quiet_hop_s <= self.quiet_window_s:
             raise UsageError("A quiet recording needs its window and its hop in seconds")
-        if len(self.clean) < MIN_CLIPS // 2:  # settings are chosen with halves
+        if len(self.clean) < MIN_CLIPS:
             raise UsageError(
                 f"A calibration needs at least {MIN_CLIPS} clips, got {len(self.clean)}; "
                 "a few hundred are better"
             )
+
+    @staticmethod
+    def from_embeddings(
+        clean: ArrayLike, noisy: ArrayLike, *, model: str | Named = ""
+    ) -> "Calibration":
+        """Return a calibration from embeddings of clips and of the same clips in noise: (n, d).
+
+        Rows need not have length one. `model` is the backbone that made them, or its name as in a
+        file of stored embeddings; without it the calibration fits every model with d dimensions.
+        The rule is `anchor` with the settings that lost on no label set (docs/noise.md).
+        """
+        rows = [
+            unit(matrix(rows, what=f"The {what} embeddings"), what=f"The {what} embeddings")
+            for rows, what in ((clean, "clean"), (noisy, "noisy"))
+        ]
+        maker = {"backbone": model, "fingerprint": model}
+        if not isinstance(model, str):
+            maker = {"backbone": model.name, "fingerprint": model.fingerprint}
+        made_by = {**maker, "clips": len(rows[0]), "default_why": RECIPE}
+        return Calibration(rows[0], rows[1], default_rule="anchor", made_by=made_by)
 
     @property
     def dim(self) -> int:
@@ -215,7 +239,7 @@ def standardise(head: Head, calibration: Calibration) -> Head:
         label = head.labels[int(np.argmin(spread))]
         raise MismatchError(f"All calibration clips score the same for {label!r}")
     offsets = (head.offsets - weights @ calibration.mean) / spread
-    made_by = {**head.made_by, "standardised": True, "unit": UNIT}
+    made_by = {**head.made_by, "standardised": True, "unit": UNITS["sd"]}
     weights /= spread[:, None]
     return Head(head.labels, weights.astype(np.float32), offsets.astype(np.float32), made_by)
 
@@ -245,23 +269,6 @@ def anchored(
     shares /= shares.sum(axis=1, keepdims=True)
     nearest = _unit(shares @ (clean - clean.mean(axis=0)))
     return _unit((1 - weight) * wide + weight * nearest).astype(np.float32)
-
-
-def agreement(compile_: Callable[[Calibration], Head], calibration: Calibration) -> float:
-    """Return how often the noisy copy of a clip gets the label of the clean clip.
-
-    The head is fitted on one half of the clips and compared on the other, both ways.
-    """
-    halves = [
-        replace(calibration, clean=calibration.clean[n::2], noisy=calibration.noisy[n::2])
-        for n in (0, 1)
-    ]
-    same = []
-    for fitted, other in (halves, halves[::-1]):
-        head = compile_(fitted)
-        clean, noisy = head.scores(other.clean), head.scores(other.noisy)
-        same.append(np.mean(clean.argmax(axis=1) == noisy.argmax(axis=1)))
-    return float(np.mean(same))
 
 
 def _unit(rows: Statistics) -> Statistics:

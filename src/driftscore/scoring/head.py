@@ -26,6 +26,12 @@ from driftscore.storage.files import read_text, reading, replacing
 from driftscore.storage.npz import read_npz, text_of, texts_of
 from driftscore.storage.tensors import read_tensors, write_tensors
 
+UNITS = {
+    "cosine": "cosine between the recording and the label, from -1 to 1",
+    "sd": "standard deviations above what the label scores on other sounds",
+    "raw": "as the rule gives them, without a unit",
+}
+"""The units of scores in words. Labels are compared by cosine, and judged one by one in sd."""
 _PARTS = ("labels", "weights", "offsets")
 _MAX_JSON_BYTES = 500_000_000  # 10,000 labels in 2,000 dimensions
 _BLOCK = 2048
@@ -73,6 +79,14 @@ class Head:
     def standardised(self) -> bool:
         """Whether scores are standard deviations above those of other sounds."""
         return bool(self.made_by.get("standardised", False))
+
+    @property
+    def unit(self) -> str:
+        """The unit of its scores: a key of `UNITS`."""
+        if self.standardised:
+            return "sd"
+        lengths = np.linalg.norm(self.weights, axis=1)
+        return "cosine" if np.allclose(lengths, 1, atol=1e-4) and not self.offsets.any() else "raw"
 
     def scores(self, z: ArrayLike) -> Scores:
         """Return the n x C scores of n embeddings (or of one, as 1 x C).
@@ -157,7 +171,7 @@ def join_heads(heads: Sequence[Head]) -> Head:
     for head in heads[1:]:
         if head.made_by.get("fingerprint") != first.made_by.get("fingerprint"):
             names = [str(h.made_by.get("backbone", "an unknown model")) for h in (first, head)]
-            raise MismatchError(f"Heads of different models cannot be joined: {' and '.join(names)}")
+            raise MismatchError(f"Heads of two models cannot be joined: {' and '.join(names)}")
         if head.standardised != first.standardised:
             raise MismatchError("Raw and standardised heads cannot be joined: compile both alike")
     labels = [label for head in heads for label in head.labels]

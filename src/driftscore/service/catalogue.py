@@ -32,7 +32,7 @@ class HeadRequest(BaseModel):
     settings: dict[str, Finite | str] = Field(default={}, description="Settings of the rule.")
     preset: str = Field(default=DEFAULT_PRESET, description="A paper's settings, by name.")
     prompt: str = Field(default="", description="The clean prompt, with {c} for the label.")
-    raw: bool = Field(default=False, description="Raw scores of the rule, not standardised ones.")
+    raw: bool = Field(default=False, description="Raw scores of the rule, also with a threshold.")
 
 
 class HeadAnswer(HeadSummary):

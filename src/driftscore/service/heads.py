@@ -37,7 +37,7 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 RuleValue = float | int | bool | str
-_WORDS = ("auto", "per-class")
+_WORDS = ("refined", "aligned", "by_label", "text")
 """Settings in words that rules know; every other one has to be the id of a pack."""
 _RECORDINGS = Needs.NOISE | Needs.POOL | Needs.BACKGROUND
 """Rules that need embeddings of recordings cannot be asked for in a request."""
@@ -59,6 +59,8 @@ class HeadSpec(BaseModel):
     prompt: str = ""
     """The clean prompt, with {c} in it; empty for that of the preset."""
     raw: bool = False
+    one_by_one: bool = False
+    """Whether each label is judged by itself, in standard deviations if the model allows it."""
 
     def checked(self, limits: Limits) -> "HeadSpec":
         """Return the spec with trimmed labels, or say what is wrong with it."""
@@ -177,7 +179,7 @@ class HeadCache:
                 labels=list(head.labels),
                 rule=classifier.rule_.name,
                 why=classifier.why_,
-                unit="sd" if head.standardised else "raw",
+                unit=head.unit,
                 dim=head.dim,
                 backbone=model.name,
                 fingerprint=model.fingerprint,
@@ -230,6 +232,7 @@ class HeadCache:
             prompts=preset.prompts.changed(prompt=spec.prompt or None),
             preset=spec.preset,
             standardised=False if spec.raw else None,
+            threshold=0.0 if spec.one_by_one else None,
             calibration=None if calibration == "none" else calibration or AUTO,
             progress=False,
         )

@@ -40,7 +40,7 @@ class ClassifyChoices(BaseModel):
     setting: list[str] = Field(default=[], description="A setting of the rule, as in beta=0.3.")
     preset: str = Field(default=DEFAULT_PRESET, description="A paper's settings, by name.")
     prompt: str = Field(default="", description="The clean prompt, with {c} for the label.")
-    raw: bool = Field(default=False, description="Raw scores of the rule, not standardised ones.")
+    raw: bool = Field(default=False, description="Raw scores of the rule, also with a threshold.")
     threshold: Finite | None = Field(
         default=None, description="Report every label with at least this score as present."
     )
@@ -117,7 +117,9 @@ class Classification(BaseModel):
     scores: list[ScoredLabel] = Field(description="All labels, best first.")
     present: list[str] | None = Field(description="Labels that are present, best first, if asked.")
     events: list[EventAnswer] | None = Field(description="What is present when, if asked for.")
-    unit: str = Field(description='"sd" (standard deviations above other sounds) or "raw".')
+    unit: str = Field(
+        description='"cosine", "sd" (standard deviations above other sounds) or "raw".'
+    )
     rule: str
     backbone: str
     head: str = Field(description="The id of the head, for the next request.")
@@ -164,7 +166,8 @@ async def classify(
 
     def answer() -> Classification:
         """Decode, embed, score, and record what is decided."""
-        compiled = state.heads.get(spec)
+        one_by_one = choices.threshold is not None
+        compiled = state.heads.get(spec.model_copy(update={"one_by_one": one_by_one}))
         audio = state.decode(content)
         [embedded] = state.embedder.embed([audio])
         result = Result(name, compiled.head.labels, compiled.head.scores(embedded.embedding)[0])
@@ -208,7 +211,7 @@ async def classify(
             unit=summary.unit,
             rule=summary.rule,
             backbone=summary.backbone,
-            head=summary.id,
+            head=spec.id,
             seconds=audio.seconds,
         )
 

@@ -26,7 +26,12 @@ from driftscore.lab.corpora.soundscapes.truth import Soundscape, read_soundscape
 from driftscore.lab.detection import ONSET, OVERLAP
 from driftscore.lab.psds import by_threshold, psds
 from driftscore.lab.runs.scoring import stamp
-from driftscore.lab.runs.scorings import needs_of, supplied_setting, uses_calibration
+from driftscore.lab.runs.scorings import (
+    needs_of,
+    settings_of,
+    supplied_setting,
+    uses_calibration,
+)
 from driftscore.lab.runs.store import ArrayFiles, Arrays
 from driftscore.lab.runs.truth import METRIC
 from driftscore.scoring.rules import Needs
@@ -84,7 +89,7 @@ def find_events(
         words,
         backbone=embedder,
         rule=scoring.rule,
-        settings={} if scoring.beta is None else {"beta": scoring.beta},
+        settings=settings_of(scoring),
         standardised=uses_calibration(scoring),
         prompts=load_preset().prompts.changed(
             pack=scoring.pack, direction=scoring.direction, reference=scoring.reference

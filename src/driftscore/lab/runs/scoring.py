@@ -3,9 +3,9 @@
 A rule is given what it needs: `noise` is 200 excerpts of the noise corpus, `pool` the clean clips
 of the same dataset, `background` the background that was mixed into each clip. A variant is given
 `background` as the environment of each clip in words, or as `pool` the noisy clips of the other
-folds. Rules that use a calibration, and the variant `standardised`, have standardised scores. Where
-a head applies to some clips only (one environment, one fold, one clip), it is compiled
-for each such group.
+folds. Scores are those by which labels are compared; the variant `standardised` standardises them.
+Where a head applies to some clips only (one environment, one fold, one clip), it is compiled for
+each such group.
 
 The banks of an ablation share most of their noisy prompts, whose embeddings the text cache does not
 keep; here they stay in memory (encoding those of 50 labels by `mini` takes 20 s).
@@ -33,7 +33,13 @@ from driftscore.lab.runs.embedding import (
     find_anchors,
     load_embeddings,
 )
-from driftscore.lab.runs.scorings import needs_of, rule_of, supplied_setting, uses_calibration
+from driftscore.lab.runs.scorings import (
+    needs_of,
+    rule_of,
+    settings_of,
+    supplied_setting,
+    uses_calibration,
+)
 from driftscore.lab.runs.store import ArrayFiles
 from driftscore.lab.runs.truth import Truth
 from driftscore.scoring.bank import ClassBank, VanishingDriftWarning, encode_bank
@@ -191,7 +197,7 @@ def drift_cosines(
 def _heads(data: ConditionData, scoring: Scoring) -> Iterator[tuple[Indices, Head]]:
     """Yield clips, and the head that applies to them."""
     needs, supplied = needs_of(scoring), supplied_setting(scoring)
-    settings: dict[str, object] = {} if scoring.beta is None else {"beta": scoring.beta}
+    settings = settings_of(scoring)
     if needs & Needs.NOISE:
         name = anchors_name(str(scoring.anchors), scoring.anchors_data, data.condition)
         settings["noise"] = find_anchors(data.files, name)
@@ -199,8 +205,10 @@ def _heads(data: ConditionData, scoring: Scoring) -> Iterator[tuple[Indices, Hea
             raise UsageError(
                 f"The noise {scoring.anchors} could not be embedded for {scoring.name}"
             )
-    file, standardised = data.backbone.calibration_file, uses_calibration(scoring)
-    calibration = Calibration.load(file) if file is not None and standardised else None
+    file, standardised = data.backbone.calibration_file, supplied == "calibration"
+    calibration = None
+    if file is not None and uses_calibration(scoring):
+        calibration = Calibration.load(file)
     bank = data.bank(scoring)
 
     def compiled(**supplied: object) -> Head:

@@ -61,6 +61,14 @@ def supplied_setting(scoring: Scoring) -> str:
     return rule.variant(scoring.variant).setting if scoring.variant else ""
 
 
+def settings_of(scoring: Scoring) -> dict[str, object]:
+    """Return the settings of a scoring's rule: its beta, and those of its variant."""
+    settings: dict[str, object] = {} if scoring.beta is None else {"beta": scoring.beta}
+    if scoring.variant:
+        settings |= dict(rule_of(scoring.rule).variant(scoring.variant).values)
+    return settings
+
+
 def uses_calibration(scoring: Scoring) -> bool:
     """Return whether a scoring needs the calibration of its backbone."""
     return bool(needs_of(scoring) & Needs.CALIBRATION) or supplied_setting(scoring) == "calibration"

@@ -93,7 +93,6 @@ def find_rule(rule: str | Compile | RuleModule | Rule) -> Rule:
         heading=str(getattr(plugin, "SHORT", name)),
         variants=tuple(getattr(plugin, "VARIANTS", ())),
         texts=getattr(plugin, "texts", None),
-        choices=getattr(plugin, "CHOICES", {}),
         standardised=getattr(plugin, "STANDARDISED", True),
     )
 
@@ -126,7 +125,8 @@ def compile_head(
     check_settings(rule, chosen)
     fingerprint = bank.made_by.get("fingerprint")
     if calibration is not None:
-        if fingerprint != calibration.made_by.get("fingerprint"):
+        measured_on = calibration.made_by.get("fingerprint")
+        if calibration.dim != bank.dim or (measured_on and fingerprint != measured_on):
             raise MismatchError(
                 f"The calibration was made with {calibration.made_by.get('backbone')}, the bank "
                 f"with another model ({str(fingerprint)[:24]}); make a calibration for this model "
@@ -208,13 +208,11 @@ def _checked(bank: ClassBank, rule: Rule, parameter: inspect.Parameter, value: o
                 "they come from different models"
             )
         return rows
-    if parameter.annotation in (float, int, float | str):
+    if parameter.annotation in (float, int):
         whole = parameter.annotation is int  # a count stays an integer: it is used as an index
         try:
             number = int(value) if whole else float(value)  # type: ignore[call-overload,arg-type]
         except (TypeError, ValueError, OverflowError):
-            if parameter.annotation == float | str and isinstance(value, str):
-                return value
             raise UsageError(f"{where} must be a number, got {value!r}") from None
         if not math.isfinite(number) or isinstance(value, bool):
             raise UsageError(f"{where} must be a finite number, got {value!r}")

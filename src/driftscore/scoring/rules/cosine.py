@@ -5,18 +5,11 @@ score = z . C_c
 
 from driftscore.scoring.bank import ClassBank
 from driftscore.scoring.head import Head
-from driftscore.scoring.rules.protocol import Needs, Variant
+from driftscore.scoring.rules.protocol import Needs, standardised_variant
 
 SHORT = "Base"
 NEEDS = Needs.NOTHING
-VARIANTS = (
-    Variant(
-        "standardised",
-        "Base, std.",
-        "its scores are standardised by the calibration of the model",
-        setting="calibration",
-    ),
-)
+VARIANTS = (standardised_variant(SHORT),)
 
 
 def compile(bank: ClassBank) -> Head:

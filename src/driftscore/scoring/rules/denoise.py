@@ -11,11 +11,11 @@ import numpy as np
 from driftscore.scoring.bank import ClassBank
 from driftscore.scoring.calibration import Calibration
 from driftscore.scoring.head import Head
-from driftscore.scoring.rules.protocol import Needs
+from driftscore.scoring.rules.protocol import Needs, standardised_variant
 
 SHORT = "Denoise"
 NEEDS = Needs.CALIBRATION
-CHOICES = {"strength": (1.0, 3.0, 10.0, 30.0)}
+VARIANTS = (standardised_variant(SHORT),)
 
 
 def compile(bank: ClassBank, *, calibration: Calibration, strength: float = 10.0) -> Head:

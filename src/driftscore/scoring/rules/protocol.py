@@ -8,8 +8,6 @@ A rule is a module (or any object) with
     compile(bank, *, ...) -> Head     the rule itself
     texts(labels, *, ...) -> list     the further texts that it encodes, if it needs TEXT
 
-    CHOICES = {"amount": (0.1, 1.0)}  values of settings among which `calibrate` chooses, if any
-
 or a plain callable `f(bank, *, ...) -> Head`. Keyword parameters called `text`, `noise`, `pool`,
 `background` and `calibration` are supplied by the caller; every other one is a setting with a
 default.
@@ -67,10 +65,20 @@ class Variant:
     heading: str
     summary: str
     """What the variant is given that the rule itself is not."""
-    setting: str
-    """The keyword that the lab supplies: `background` in words, or `pool`."""
+    setting: str = ""
+    """What the lab supplies: `background` in words, `pool`, or `calibration` to standardise."""
     preset: str = ""
     """The preset whose settings it uses; empty for the grid's own."""
+    values: tuple[tuple[str, object], ...] = ()
+    """Settings of the rule that make the variant."""
+
+
+def standardised_variant(heading: str) -> Variant:
+    """Return the variant of a rule whose scores are standardised: right for thresholds only."""
+    return Variant(
+        "standardised", f"{heading}, std.", "its scores are standardised by the calibration of the "
+        "model, also where labels are compared", setting="calibration",
+    )  # fmt: skip
 
 
 class RuleModule(Protocol):
@@ -95,10 +103,8 @@ class Rule:
     variants: tuple[Variant, ...]
     texts: Callable[..., list[str]] | None
     """The further texts that the rule encodes, by its labels and settings."""
-    choices: Mapping[str, Sequence[object]]
-    """Values of settings among which `calibrate` chooses."""
     standardised: bool
-    """Whether its scores are standardised where a calibration exists and nothing else is said."""
+    """Whether its scores are standardised for thresholds where a calibration exists."""
 
     def further_texts(self, labels: Sequence[str], settings: Mapping[str, object]) -> list[str]:
         """Return the texts that the rule encodes besides those of the bank."""

@@ -21,7 +21,6 @@ from driftscore.text.prompts import words
 
 SHORT = "Text-whiten"
 NEEDS = Needs.TEXT
-CHOICES = {"amount": (0.025, 0.1, 0.3, 1.0)}
 PACK = "das52"
 TEMPLATE = "{c} with {p}"
 _LABELS = 32  # the drifts of so many labels are enough to estimate a covariance

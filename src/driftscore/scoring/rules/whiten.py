@@ -11,11 +11,11 @@ from driftscore.backbones.vectors import Matrix
 from driftscore.scoring.bank import ClassBank
 from driftscore.scoring.calibration import Calibration, Statistics
 from driftscore.scoring.head import Head
-from driftscore.scoring.rules.protocol import Needs
+from driftscore.scoring.rules.protocol import Needs, standardised_variant
 
 SHORT = "Whiten"
 NEEDS = Needs.CALIBRATION
-CHOICES = {"amount": (0.025, 0.1, 0.3, 1.0)}
+VARIANTS = (standardised_variant(SHORT),)
 
 
 def compile(bank: ClassBank, *, calibration: Calibration, amount: float = 0.1) -> Head:

@@ -1,0 +1,164 @@
+"""Choose the settings of `anchor` on several label sets, by the worst: `python -m training.choose`.
+
+Reads the embeddings that the lab stored for the grids `choose` and `report` (`--store`), compiles
+every candidate with the model's calibration and compares it with plain cosine on each set, clean
+and in noise (10 and 0 dB together). Among the candidates that lose less than half a point on every
+set, clean and in noise, the one with the highest mean gain is chosen; if there is none, the one
+whose worst loss is smallest. The three sets `*_choose` decide; their noises are in no calibration.
+
+With `--write` the settings are written into the calibration. `--left-out` shows what the choice is
+worth for labels that were never seen: for each set that is reported on, settings are chosen on all
+other sets, and the gain on this one is printed.
+"""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftscore import Backbone, ClassBank, build_bank, compile_head, load_backbone
+from driftscore.backbones.vectors import Matrix
+from driftscore.lab.runs.embedding import load_embeddings
+from driftscore.lab.runs.store import Store
+from driftscore.lab.runs.truth import Truth
+from driftscore.scoring.calibration import Calibration
+from training.calibration import MODELS
+
+CHOOSE = ("esc50_choose", "urban_choose", "kitchen_choose")
+REPORT = ("esc50", "urban", "kitchen", "office", "animals")
+BALANCED = ("animals",)
+"""Sets whose classes have very different sizes: every class counts the same."""
+NOISY_PART = {"office_noisy": "office"}
+"""Sets whose clips are in real noise, and the set whose noise they are."""
+MOST_LOSS = 0.005
+AXES: dict[str, tuple[float, ...]] = {
+    "weight": (0.1, 0.15, 0.2, 0.25, 0.3),
+    "sharpness": (1.0, 1.5, 2.0),
+    "amount": (0.0, 0.025, 0.05, 0.1),
+}
+Settings = dict[str, float]
+Gains = dict[str, tuple[float, float]]
+"""By set: the gain over cosine, clean and in noise, as a share."""
+
+
+@dataclass
+class SetRows:
+    """The embeddings of a label set: clean, and of all noisy conditions together."""
+
+    bank: ClassBank
+    rows: dict[bool, list[Matrix]]
+    truth: dict[bool, list[NDArray[np.int64]]]
+    balanced: bool
+
+    def accuracy(self, weights: Matrix, *, noisy: bool) -> float:
+        """Return the share of clips that a head labels correctly."""
+        right = [
+            (rows @ weights.T).argmax(axis=1) == truth
+            for rows, truth in zip(self.rows[noisy], self.truth[noisy], strict=True)
+        ]
+        hits, classes = np.concatenate(right), np.concatenate(self.truth[noisy])
+        if not self.balanced:
+            return float(hits.mean())
+        return float(np.mean([hits[classes == c].mean() for c in np.unique(classes)]))
+
+
+def load_sets(store: Store, backbone: Backbone, name: str) -> dict[str, SetRows]:
+    """Return the stored sets of a model, each with its bank."""
+    truths = {key[0]: Truth.from_content(value) for key, value in store.all_json("sets").items()}
+    conditions = {row.cell.condition for row in store.rows() if row.cell.condition.backbone == name}
+    sets: dict[str, SetRows] = {}
+    for condition in sorted(conditions, key=lambda c: c.key):
+        dataset = NOISY_PART.get(condition.dataset, condition.dataset)
+        truth = truths[condition.set_name]
+        if dataset not in CHOOSE + REPORT or truth.multi_label:
+            continue
+        if condition.model != backbone.fingerprint:
+            continue  # an earlier edition of the model
+        embedded = load_embeddings(store, condition, truth.ids)
+        if embedded is None:
+            raise SystemExit(f"The embeddings of {condition.title} are incomplete; run the grid")
+        if dataset not in sets:
+            bank = build_bank(truth.labels, backbone, drifts=False)
+            sets[dataset] = SetRows(
+                bank, {False: [], True: []}, {False: [], True: []}, dataset in BALANCED
+            )
+        noisy = not condition.clean or condition.dataset in NOISY_PART
+        sets[dataset].rows[noisy].append(embedded.rows[embedded.usable])
+        sets[dataset].truth[noisy].append(truth.single[embedded.usable])
+    return sets
+
+
+def gains(sets: dict[str, SetRows], calibration: Calibration, settings: Settings) -> Gains:
+    """Return the gain of `anchor` with these settings over cosine on each set."""
+    found = {}
+    for name, data in sets.items():
+        head = compile_head(data.bank, "anchor", settings, calibration=calibration)
+        clean, noise = (
+            data.accuracy(head.weights, noisy=noisy)
+            - data.accuracy(data.bank.prototypes, noisy=noisy)
+            for noisy in (False, True)
+        )
+        found[name] = (clean, noise)
+    return found
+
+
+def chosen(table: Sequence[tuple[Settings, Gains]], names: Iterable[str]) -> tuple[Settings, Gains]:
+    """Return the best candidate by these sets: no loss above half a point, then the mean."""
+    listed = list(names)
+
+    def values(entry: tuple[Settings, Gains]) -> list[float]:
+        return [value for name in listed for value in entry[1][name]]
+
+    safe = [entry for entry in table if min(values(entry)) >= -MOST_LOSS]
+    if safe:
+        return max(safe, key=lambda entry: float(np.mean(values(entry))))
+    return max(table, key=lambda entry: min(values(entry)))
+
+
+def shown(gained: Gains, names: Iterable[str]) -> str:
+    """Return the gains in points: clean / noise of each set."""
+    return ", ".join(f"{n} {100 * gained[n][0]:+.1f} / {100 * gained[n][1]:+.1f}" for n in names)
+
+
+def main() -> None:
+    """Choose, and write if asked."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0], allow_abbrev=False)
+    parser.add_argument("models", nargs="*", default=["mini", "mn04"])
+    parser.add_argument("--store", required=True, help="the folder of the lab's results")
+    parser.add_argument("--calibrations", type=Path, default=MODELS)
+    parser.add_argument("--write", action="store_true", help="write the settings that are chosen")
+    parser.add_argument("--left-out", action="store_true", help="leave each set out in turn")
+    parser.add_argument("--all", action="store_true", help="print every candidate")
+    options = parser.parse_args()
+    for model in options.models:
+        path = options.calibrations / f"{model}.safetensors"
+        backbone, calibration = load_backbone(model), Calibration.load(path)
+        with Store(options.store) as store:
+            sets = load_sets(store, backbone, model)
+        table = []
+        for values in product(*AXES.values()):
+            settings = dict(zip(AXES, values, strict=True))
+            table.append((settings, gains(sets, calibration, settings)))
+            if options.all:
+                print(model, settings, shown(table[-1][1], sets), flush=True)
+        best, gained = chosen(table, CHOOSE)
+        print(f"{model}: {best}; {shown(gained, sets)}")
+        if options.left_out:
+            for name in (name for name in REPORT if name in sets):
+                own = {name, f"{name}_choose"}
+                has_choose = {n.removesuffix("_choose") for n in CHOOSE}
+                others = [n for n in (*CHOOSE, *(r for r in REPORT if r not in has_choose))]
+                others = [n for n in others if n in sets and n not in own]
+                settings, gained = chosen(table, others)
+                print(f"{model}, {name} left out: {settings}; {shown(gained, [name])}")
+        if options.write:
+            kept = {**calibration.settings, "anchor": best}
+            replace(calibration, settings=kept, default_rule="anchor").save(path)
+
+
+if __name__ == "__main__":
+    main()
