@@ -11,6 +11,7 @@ import inspect
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
+from functools import partial
 from math import isfinite
 from os import PathLike
 from typing import TYPE_CHECKING, Self, cast
@@ -32,6 +33,7 @@ from driftscore.scoring.head import Head, Result, results_of, score_embeddings
 from driftscore.scoring.rules import (
     NOISY_PROMPTS,
     Compile,
+    Needs,
     Rule,
     RuleModule,
     check_settings,
@@ -180,19 +182,27 @@ class Classifier:
                     prototypes = anchored(bank.prototypes, calibration, **how)
                     bank = replace(bank, prototypes=prototypes)
                     settings["weight"] = 0.0
-                bank = with_examples(bank, examples, model, calibration)
+                words, bank = bank, with_examples(bank, examples, model, calibration)
             if bank is None:
                 raise UsageError("No labels given; name the sounds to look for, or give a head")
-            head = compile_head(
-                bank,
-                self.rule_,
-                settings,
+            compiled = partial(
+                compile_head,
+                rule=self.rule_,
+                values=settings,
                 backbone=model,
                 preset=self.preset,
                 cache=cache,
                 calibration=calibration,
                 standardised=can_be and (one_by_one or self.standardised is True),
             )
+            head = compiled(bank)
+            if examples and words is not None and Needs.TEXT in self.rule_.needs:
+                count = len(words.labels)
+                if np.array_equal(compiled(words).weights, head.weights[:count]):
+                    raise UsageError(
+                        f"The rule {self.rule_.name!r} makes prototypes of its own, so it cannot "
+                        "learn from examples; use another rule"
+                    )
         self.head_: Head = head
         self.classes_ = np.array(head.labels)
         return self

@@ -37,7 +37,7 @@ NOT = "not"
 """The name under which negative examples of all labels are given."""
 RIDGE, PLAIN_RIDGE = 3.0, 1.0
 """How much the words of a label weigh against an example, with a calibration and without."""
-SHRINKAGE = 0.3
+SHRINKAGE = 0.2
 """How far the covariance of other sounds is shrunk towards a sphere."""
 UNLIKE = 0.5
 """An example is unlike the others if it resembles them less than this part of what they do."""
