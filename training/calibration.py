@@ -53,9 +53,7 @@ def clips_and_noises(rate: int) -> tuple[list[Audio], list[Audio], list[str]]:
     for number in range(round(SYNTHETIC_SHARE * NOISES)):
         name = list(SYNTHETIC)[number % len(SYNTHETIC)]
         of_noise = np.random.default_rng([7, number])
-        audio[1].append(
-            Audio(synthetic(name, round(_NOISE_SECONDS * rate), rate, of_noise), rate)
-        )
+        audio[1].append(Audio(synthetic(name, round(_NOISE_SECONDS * rate), rate, of_noise), rate))
     sources = sorted({segments[number].package for number in (*clips, *noises)})
     return audio[0], audio[1], sources
 

@@ -43,7 +43,7 @@ Statistics = NDArray[np.float64]
 
 KIND = "calibration"
 MIN_CLIPS = 20
-ANCHOR_WEIGHT, ANCHOR_SHARPNESS = 0.2, 1.0
+ANCHOR_WEIGHT, ANCHOR_SHARPNESS = 0.1, 1.5
 """How far `anchored` moves a prototype, and how strongly it prefers the clips nearest to it."""
 RECIPE = (
     "the recipe for every calibrated model: a gentle anchor, a gentle whitening, unit length; "
