@@ -2,7 +2,6 @@
 
 import json
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -25,10 +24,9 @@ from driftscore.errors import AudioError, FormatError
 from driftscore.scoring.examples import NOT, Example, Examples, discriminant_metric, learnt
 from driftscore.scoring.head import join_heads
 
-from .conftest import LABELS, WriteWav
+from .conftest import LABELS, Run, WriteWav
 
 RATE = 32_000
-Run = Callable[..., str]
 
 
 def tone(frequency: float, seconds: float = 1.5, seed: int = 0) -> Audio:
@@ -278,3 +276,24 @@ def test_examples_work_with_every_rule_that_reads_prototypes(
     z = next(iter(Classifier(labels, backbone=mini).embed([bells / "bell0.wav"]))).embedding
     gain = (head.scores(z) - words.scores(z))[0]
     assert gain[1] > gain[0] + 0.05
+
+
+def test_the_command_learns_from_examples(run: Run, bells: Path, tmp_path: Path) -> None:
+    bell, examples = str(bells / "bell0.wav"), f"doorbell={bells}/bell[1-5].wav"
+    for more in ((), ("--or-none",)):
+        _, out, _ = run("classify", bell, "-l", "dog bark, siren", "--examples", examples, *more,
+                        "-f", "json")  # fmt: skip
+        assert json.loads(out)[0]["label"] == "doorbell"
+    both = [tmp_path / name for name in ("a.safetensors", "b.safetensors", "both.json")]
+    assert run("head", "--examples", examples, "--out", both[0])[0] == 0
+    assert run("head", "-l", "dog bark", "--out", both[1])[0] == 0
+    status, _, err = run("head", *both[:2], "--out", both[2])
+    assert status == 0
+    assert "2 labels" in err
+    assert Head.load(both[2]).labels == ("doorbell", "dog bark")
+    assert "not both" in run("head", *both[:2], "-l", "rain", "--out", both[2])[2]
+    status, _, err = run("classify", bell, "-l", bell)
+    assert status == 2
+    assert "is a file; give it with --examples" in err
+    _, _, err = run("classify", bell, "--head", both[2], "--examples", examples)
+    assert "A compiled head learns nothing" in err

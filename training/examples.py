@@ -108,8 +108,11 @@ def choose(embedder: Embedder, home: Path, work: Path) -> None:
             cells.append(f"{name} {values[0]:.1f} / {values[1]:.1f}")
             sums.append(values)
         mean = np.mean(sums, axis=0)
-        print(f"ridge {ridge:g}, shrinkage {shrinkage:g}, {count} examples: {', '.join(cells)}; mean {mean[0]:.1f} / "
-              f"{mean[1]:.1f}", flush=True)  # fmt: skip
+        print(
+            f"ridge {ridge:g}, shrinkage {shrinkage:g}, {count} examples: {', '.join(cells)}; "
+            f"mean {mean[0]:.1f} / {mean[1]:.1f}",
+            flush=True,
+        )
 
 
 def draw_figure(lines: list[Line], path: Path) -> None:

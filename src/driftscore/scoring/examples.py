@@ -21,6 +21,7 @@ all examples, if they are of at least two labels, else zero.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,6 +152,15 @@ def with_examples(
     }
     radii = np.pad(bank.radii, (0, more))
     return replace(bank, labels=labels, radii=radii, made_by={**bank.made_by, **record}, **rows)
+
+
+def example_counts(made_by: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many examples each label of a head has, by what the head was made by."""
+    counts: dict[str, int] = {}
+    for record in made_by.get("joined", [made_by]):
+        examples = record.get("bank", {}).get("examples", {})
+        counts |= {label: len(digests) for label, digests in examples.items()}
+    return counts
 
 
 def discriminant_metric(calibration: Calibration) -> Directions:
