@@ -1,13 +1,17 @@
 """Classifier: labels, a rule and an embedder -> the labels of recordings.
 
 It behaves as a scikit-learn estimator (`get_params`, `set_params`, `clone`, `fit`, `predict`,
-`decision_function`, `score`) without needing scikit-learn. `fit` learns nothing from audio: it
-encodes the labels.
+`decision_function`, `score`) without needing scikit-learn. `fit` encodes the labels, and learns
+from recordings of them if there are any.
 """
 
 import copy
+import hashlib
 import inspect
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import replace
+from functools import partial
 from math import isfinite
 from os import PathLike
 from typing import TYPE_CHECKING, Self, cast
@@ -17,16 +21,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from driftscore.audio.recordings import Recording
 from driftscore.backbones import DEFAULT_BACKBONE, Backbone, MinimalBackbone, check_model
-from driftscore.backbones.vectors import Matrix, Scores, matrix
+from driftscore.backbones.vectors import Matrix, Scores, matrix, unit
 from driftscore.embedder import Embedded, Embedder
 from driftscore.engines.archive import is_stored, open_embeddings
+from driftscore.engines.examples import check_words, embed_examples
 from driftscore.errors import AudioError, UsageError, unknown
 from driftscore.scoring.bank import build_bank
-from driftscore.scoring.calibration import Calibration, standardise
+from driftscore.scoring.calibration import Calibration, anchored, standardise
+from driftscore.scoring.examples import NOT, Example, Examples, with_examples
 from driftscore.scoring.head import Head, Result, results_of, score_embeddings
 from driftscore.scoring.rules import (
     NOISY_PROMPTS,
     Compile,
+    Needs,
     Rule,
     RuleModule,
     check_settings,
@@ -47,6 +54,7 @@ if TYPE_CHECKING:  # who only labels recordings imports nothing of events
 
 _EMBEDDING_SETTINGS = ("noise", "pool")
 """Settings of rules that may be given as recordings, and are embedded first."""
+_ANCHOR = "anchor"
 Recordings = Iterable[Recording] | None
 RowsLike = ArrayLike | None
 
@@ -111,16 +119,28 @@ class Classifier:
         self.calibration = calibration
         self.progress = progress
 
-    def fit(self, X: object = None, y: object = None) -> "Classifier":
-        """Load the model and compile the head; X and y are ignored: nothing is learnt."""
+    def fit(
+        self, X: Iterable[Recording] | Matrix | None = None, y: Iterable[str] | None = None
+    ) -> "Classifier":
+        """Load the model, learn from examples if there are any, and compile the head.
+
+        X are recordings, or a matrix with one embedding of this model per row, and y are their
+        labels. Labels of y that are not among `labels` are learnt from their examples alone; those
+        called "not" are examples of what no label means. Without X nothing is learnt.
+        """
+        self.examples_ = Examples()
+        if X is not None:
+            if y is None:
+                raise UsageError("Give the label of each recording: fit(recordings, labels)")
+            self._start()
+            self.examples_ = self._learn(X, y)
         return self._compile(one_by_one=self.threshold is not None)
 
     def _compile(self, *, one_by_one: bool) -> "Classifier":
         """Compile the head; standardised where labels are judged one by one, if that can be."""
-        labels = self._check()
-        if not hasattr(self, "embedder_"):
-            backbone = self.backbone
-            self.embedder_ = backbone if isinstance(backbone, Embedder) else Embedder(backbone)
+        examples: Examples = getattr(self, "examples_", Examples())
+        labels = self._check(examples)
+        self._start()
         model, cache = self.embedder_.backbone, self.embedder_.text_cache
         if self.head is not None:
             head = self.head if isinstance(self.head, Head) else Head.load(self.head)
@@ -143,25 +163,46 @@ class Classifier:
                 name: self._embeddings(value) if name in _EMBEDDING_SETTINGS else value
                 for name, value in (self.settings or {}).items()
             }
-            bank = build_bank(
-                labels,
-                model,
-                settings=self.prompts,
-                preset=self.preset,
-                cache=cache,
-                drifts=bool(self.rule_.needs & NOISY_PROMPTS),
-                progress=self.progress,
-            )
-            head = compile_head(
-                bank,
-                self.rule_,
-                settings,
+            bank = None
+            if labels:
+                bank = build_bank(
+                    labels,
+                    model,
+                    settings=self.prompts,
+                    preset=self.preset,
+                    cache=cache,
+                    drifts=bool(self.rule_.needs & NOISY_PROMPTS),
+                    progress=self.progress,
+                )
+            if examples:
+                if self.rule_.name == _ANCHOR and bank is not None and calibration is not None:
+                    # Words are anchored, what was learnt from examples is not.
+                    chosen = {**calibration.settings.get(_ANCHOR, {}), **settings}
+                    how = {k: chosen[k] for k in ("weight", "sharpness") if k in chosen}
+                    prototypes = anchored(bank.prototypes, calibration, **how)
+                    bank = replace(bank, prototypes=prototypes)
+                    settings["weight"] = 0.0
+                words, bank = bank, with_examples(bank, examples, model, calibration)
+            if bank is None:
+                raise UsageError("No labels given; name the sounds to look for, or give a head")
+            compiled = partial(
+                compile_head,
+                rule=self.rule_,
+                values=settings,
                 backbone=model,
                 preset=self.preset,
                 cache=cache,
                 calibration=calibration,
                 standardised=can_be and (one_by_one or self.standardised is True),
             )
+            head = compiled(bank)
+            if examples and words is not None and Needs.TEXT in self.rule_.needs:
+                count = len(words.labels)
+                if np.array_equal(compiled(words).weights, head.weights[:count]):
+                    raise UsageError(
+                        f"The rule {self.rule_.name!r} makes prototypes of its own, so it cannot "
+                        "learn from examples; use another rule"
+                    )
         self.head_: Head = head
         self.classes_ = np.array(head.labels)
         return self
@@ -255,12 +296,15 @@ class Classifier:
 
         has_head = self.head is not None
         if watch is None:
-            labels = self._fitted().head_.labels if has_head else self._check()
             # A compiled head knows no words but its own.
-            watch = WatchList.of(labels, (NONE,) if has_head else ())
+            examples: Examples = getattr(self, "examples_", Examples())
+            labels = self._fitted().head_.labels if has_head else self._check(examples)
+            new = [] if has_head else [name for name in examples.positive if name not in labels]
+            watch = WatchList.of((*labels, *new), (NONE,) if has_head else ()).without_words(new)
         words = copy.copy(self)
         if not has_head:
             words.set_params(labels=(*watch.texts, *watch.competing))
+            words.examples_ = self._examples_of(watch)
         head = words._compile(one_by_one=not one_label).head_
         self.embedder_ = words.embedder_
         if not has_head:
@@ -305,9 +349,9 @@ class Classifier:
         own, other = _settings_of(self.rule), _settings_of(rule)
         settings = dict(self.settings or {})
         chosen = {n: v for n, v in settings.items() if n in own or n not in other}
-        first = copy.copy(self).set_params(settings=chosen).fit()
+        first = copy.copy(self).set_params(settings=chosen)._fitted()
         chosen = {n: v for n, v in settings.items() if n in other}
-        return first, copy.copy(first).set_params(rule=rule, settings=chosen).fit()
+        return first, copy.copy(first).set_params(rule=rule, settings=chosen)._fitted()
 
     def get_params(self, deep: bool = True) -> dict[str, object]:
         """Return the constructor's arguments."""
@@ -350,7 +394,61 @@ class Classifier:
         return f"{type(self).__name__}({shown})"
 
     def _fitted(self) -> "Classifier":
-        return self if hasattr(self, "head_") else self.fit()
+        if hasattr(self, "head_"):
+            return self
+        return self._compile(one_by_one=self.threshold is not None)
+
+    def _start(self) -> None:
+        """Make the embedder, unless there is one."""
+        if not hasattr(self, "embedder_"):
+            backbone = self.backbone
+            self.embedder_ = backbone if isinstance(backbone, Embedder) else Embedder(backbone)
+
+    def _learn(self, recordings: Iterable[Recording] | Matrix, labels: Iterable[str]) -> Examples:
+        """Return the examples of recordings or embeddings; embeddings are kept in the cache."""
+        if isinstance(recordings, np.ndarray) and recordings.ndim == 2:
+            rows = unit(matrix(recordings, what="examples"), what="examples")
+            examples = [
+                Example(f"row {number}", row, hashlib.sha256(row.tobytes()).hexdigest())
+                for number, row in enumerate(rows)
+            ]
+        else:
+            with Embedder(self.embedder_.backbone, audio_cache=True) as cached:
+                examples = embed_examples(cached.embed, _several(recordings))
+        names = [str(label) for label in labels]
+        if len(names) != len(examples):
+            raise UsageError(f"There are {len(examples)} recordings and {len(names)} labels")
+        groups: dict[str, list[Example]] = {name: [] for name in names}
+        for name, example in zip(names, examples, strict=True):
+            groups[name].append(example)
+        negative = groups.pop(NOT, [])
+        learnt = Examples(groups, {NOT: negative} if negative else {})
+        calibration = self._calibration(self.embedder_.backbone)
+        if calibration is None:
+            warnings.warn(
+                f"{self.embedder_.backbone.name} has no calibration: examples are compared with "
+                "each other instead of with other sounds; `driftscore calibrate` makes one",
+                stacklevel=3,
+            )
+        for sentence in learnt.unlike(calibration):
+            warnings.warn(sentence, stacklevel=3)
+        return learnt
+
+    def _examples_of(self, watch: "WatchList") -> Examples:
+        """Return the examples of each word of a watch list: its own, and those of `fit`."""
+        self._start()
+        learnt = []
+        for files in watch.example_files():
+            pairs = [(file, name) for name, own in files.items() for file in own]
+            paths, names = zip(*pairs, strict=True) if pairs else ((), ())
+            learnt.append(self._learn(paths, names) if pairs else Examples())
+        positive, negative = learnt
+        away = {**negative.positive, **negative.negative}
+        examples = getattr(self, "examples_", Examples()).merged(Examples(positive.positive, away))
+        own = [(word, label.name) for label in watch.labels for word in label.words]
+        positive = {word: examples.positive.get(name, ()) for word, name in own}
+        negative = {word: examples.negative.get(name, ()) for word, name in own}
+        return Examples(positive, {**negative, NOT: examples.negative.get(NOT, ())})
 
     def _chosen_rule(self, calibration: Calibration | None) -> tuple[Rule, str]:
         """Return the rule, and why it was chosen."""
@@ -384,7 +482,7 @@ class Classifier:
         recordings = _several(cast(Iterable[Recording], value))
         return np.stack([embedded.embedding for embedded in self.embedder_.embed(recordings)])
 
-    def _check(self) -> tuple[str, ...]:
+    def _check(self, examples: Examples | None = None) -> tuple[str, ...]:
         """Return the labels; what is wrong with an argument is found before a model is loaded."""
         threshold = self.threshold
         if not (threshold is None or (isinstance(threshold, (int, float)) and isfinite(threshold))):
@@ -392,9 +490,12 @@ class Classifier:
         load_preset(self.preset)
         if self.head is not None:
             return ()
-        if self.labels is None:
+        if self.labels is None or (examples and not tuple(self.labels)):
+            if examples and any(examples.positive.values()):
+                return ()
             raise UsageError("No labels given; name the sounds to look for, or give a head")
         labels = check_labels(self.labels)
+        check_words(labels)
         if self.rule != AUTO:  # that rule is known only when the model is loaded
             check_settings(find_rule(self.rule), self.settings or {})
         return labels

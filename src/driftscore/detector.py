@@ -23,7 +23,9 @@ from driftscore.engines.window_stream import BLOCK_S, LIVE_BLOCK_S
 from driftscore.errors import UsageError
 from driftscore.events.stream import EventRules, EventStream, EventTracker
 from driftscore.events.thresholds import (
+    LEARNT_BELOW,
     LOWEST,
+    MIN_LEARNT,
     Multiples,
     fitting_labels,
     multiple_for,
@@ -34,6 +36,7 @@ from driftscore.events.thresholds import (
 from driftscore.events.tracking import Detection, Event, LabelRules, Observer, in_order
 from driftscore.events.watchlist import WatchList
 from driftscore.scoring.calibration import Calibration, standardise
+from driftscore.scoring.examples import example_counts
 from driftscore.scoring.head import Head, Result
 
 LOCAL_WINDOW_S, LOCAL_HOP_S = 3.0, 0.5
@@ -90,7 +93,11 @@ class Detector:
             self.settings.min_duration_s if label.min_duration_s is None else label.min_duration_s
             for label in watch.labels
         ]
-        multiples = np.array([multiple_for(budget) for budget in self._budgets])
+        counts = example_counts(self.head.made_by)
+        multiples = np.array([
+            multiple_for(budget) - LEARNT_BELOW * (counts.get(label.words[0], 0) >= MIN_LEARNT)
+            for budget, label in zip(self._budgets, watch.labels, strict=True)
+        ])  # fmt: skip
         mask = opposed(self.head, watch)
         criteria = LabelRules(watch.names, multiples, np.array(shortest), watch.competing, mask)
         rules = EventRules(

@@ -26,6 +26,7 @@ COMMANDS = {
     "listen": ("listen", "Report the events of microphones, streams and files, live."),
     "serve": ("serve", "Answer requests over HTTP, and show the page."),
     "review": ("review", "Answer whether events are right, and get thresholds."),
+    "learn": ("review", "Make a better watch list, or a head, of the answers to events."),
     "audit": ("decisions", "Show recorded decisions, and decide them again."),
     "embed": ("models", "Turn recordings into embeddings, to be scored later with any head."),
     "head": ("models", "Compile labels and a rule to a head."),

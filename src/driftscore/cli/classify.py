@@ -10,6 +10,7 @@ import click
 from driftscore.cli import options as take
 from driftscore.cli.app import app
 from driftscore.cli.output import Tally, output, report_model, say, span_row, watched
+from driftscore.engines.examples import example_files
 from driftscore.errors import UsageError
 from driftscore.formats import OutputRow, OutputValue, find_format, write_rows
 from driftscore.scoring.head import UNITS, Head, Result
@@ -30,6 +31,7 @@ _LONG_S = 60.0
 @app.command()
 @take.files_argument
 @take.label_options
+@take.examples_option
 @take.output_options
 @take.multi_option
 @take.threshold_option
@@ -64,6 +66,7 @@ def classify(
     FILES are recordings, folders, globs or URLs.
 
     $ driftscore classify recordings/ --labels "siren, dog bark, rain"
+    $ driftscore classify *.flac --labels doorbell --examples "doorbell=mine/bell*.wav"
     $ driftscore classify *.flac --labels-file sounds.txt --format csv --out rows.csv
     """
     writer = find_format(format)
@@ -90,13 +93,15 @@ def classify(
             from driftscore.events.watchlist import WatchList  # here: most runs need no events
 
             names = classifier.labels
-            watch = None if names is None else WatchList.of(names, negatives)
+            files = example_files(options["examples"])
+            watch = None if names is None else WatchList.of(names, negatives, files)
             detector = classifier.detector(watch, one_label=True)
             title = TITLES[detector.head.unit]
         elif compare:
+            take.fit(classifier, **options)
             classifiers = list(classifier.compared_with(compare))
         else:
-            title = TITLES[classifier.fit().head_.unit]
+            title = TITLES[take.fit(classifier, **options).head_.unit]
         if verbose:
             report_model(embedder.backbone, *classifiers)
         with output(out) as stream:

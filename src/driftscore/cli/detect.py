@@ -15,6 +15,7 @@ from driftscore.cli.app import app
 from driftscore.cli.classify import TITLES
 from driftscore.cli.output import Tally, counted, output, report_model, say, span_row
 from driftscore.detector import Detector
+from driftscore.engines.examples import example_files
 from driftscore.engines.window_log import window_log
 from driftscore.errors import AuditError, DriftscoreError, UsageError
 from driftscore.events.clips import AROUND_S, ClipFolder
@@ -39,6 +40,7 @@ watch_options = take.together(
         "--watch", type=take.FILE,
         help="A watch list (TOML): labels with wordings, negative words and thresholds.",
     ),
+    take.examples_option,
     take.negatives_option,
 )  # fmt: skip
 detection_options = take.together(
@@ -54,12 +56,13 @@ detection_options = take.together(
 
 
 def make_watch_list(*, watch: Path | None, negatives: tuple[str, ...], **options: Any) -> WatchList:
-    """Return the watch list of a file, or of labels with negative words."""
+    """Return the watch list of a file, or of labels with negative words; with examples."""
+    files = example_files(options["examples"])
     if watch is None:
-        return WatchList.of(take.label_names(**options), negatives)
+        return WatchList.of(take.label_names(**options), negatives, files)
     if options["labels"] or options["labels_file"] or negatives:
         raise UsageError("A watch list has labels and negative words: give --watch only")
-    return WatchList.load(watch)
+    return WatchList.load(watch).with_examples(files)
 
 
 def make_detection(values: dict[str, list[str]], **options: Any) -> Detection:

@@ -31,7 +31,7 @@ from driftscore.engines.archive import (
 from driftscore.errors import AudioError, UsageError, WriteError
 from driftscore.formats import OutputRow, find_format, write_rows
 from driftscore.scoring.calibration import RECIPE, Calibration
-from driftscore.scoring.head import Head, score_embeddings
+from driftscore.scoring.head import Head, join_heads, score_embeddings
 from driftscore.storage.files import check_output, is_folder, output_folder
 
 
@@ -139,27 +139,37 @@ def add_to_archive(
 
 
 @app.command()
+@click.argument("heads", nargs=-1, metavar="[HEADS]...")
 @take.label_options
+@take.examples_option
 @click.option("--out", "-o", required=True, help="Written as safetensors, .npz or .json.")
 @take.rule_options
 @take.backbone_options
 @click.option("--text-embeddings", type=take.FILE,
               help="The texts of `prompts`, encoded elsewhere: an npz with texts and "
               "text_embeddings, or an npy with one row per text in that order.")  # fmt: skip
-def head(out: str, text_embeddings: Path | None, **options: Any) -> None:
-    """Compile labels and a rule to a head.
+def head(heads: tuple[str, ...], out: str, text_embeddings: Path | None, **options: Any) -> None:
+    """Compile labels and a rule to a head, or join HEADS of one model.
 
     A head takes the place of text embeddings: no text encoder is needed where it is used.
 
     $ driftscore head --labels "siren, dog bark" --out head.safetensors
-    $ driftscore head --labels-file sounds.txt --rule das --out head.json
+    $ driftscore head --labels "doorbell" --examples "doorbell=bell*.wav" --out bell.safetensors
+    $ driftscore head birds.safetensors machines.safetensors --out both.safetensors
     """
     check_output(out)
+    if heads:
+        if options["labels"] or options["labels_file"] or options["examples"]:
+            raise UsageError("Give heads to join, or labels to compile a head of, not both")
+        both = join_heads([Head.load(path) for path in heads])
+        both.save(out)
+        say(f"Head of {len(both.labels)} labels x {both.dim} dimensions, joined, in {out}")
+        return
     classifier = take.make_classifier(**options)
     if text_embeddings:
         vectors = load_vectors(text_embeddings, tuple(classifier.texts()))
         classifier.backbone = Embedder(Stored(vectors, where=str(text_embeddings)))
-    compiled = classifier.fit().head_
+    compiled = take.fit(classifier, **options).head_
     compiled.save(out)
     used = f"rule {classifier.rule_.name}, scores in {compiled.unit}"
     say(f"Head of {len(compiled.labels)} labels x {compiled.dim} dimensions, {used}, in {out}")

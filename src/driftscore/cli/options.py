@@ -33,6 +33,7 @@ from driftscore.embedder import Embedder
 from driftscore.engines import DEFAULT_ENGINE, engine_names
 from driftscore.engines import KIND as ENGINE
 from driftscore.engines.archive import is_stored
+from driftscore.engines.examples import check_words, example_files
 from driftscore.errors import UsageError, unknown
 from driftscore.formats import DEFAULT_FORMAT, Format, format_names
 from driftscore.scoring.rules import rule_names
@@ -163,6 +164,11 @@ label_options = together(
     ),
     click.option("--labels-file", type=FILE, help="The labels, one per line; # begins a comment."),
 )
+examples_option = click.option(
+    "--examples", multiple=True, metavar="LABEL=FILES",
+    help='Recordings of a label, as in "doorbell=bell*.wav", or a folder with a folder per label; '
+    "not=FILES for what no label means; repeatable. A label of --examples alone has no words.",
+)  # fmt: skip
 format_option = click.option(
     "--format", "-f", type=PluginName(format_names), default=DEFAULT_FORMAT,
     help="How rows are written (see `list formats`).",
@@ -255,7 +261,11 @@ def list_recordings(files: Iterable[str], partial: bool, format: Format | None =
 
 
 def label_names(
-    *, labels: tuple[str, ...], labels_file: Path | None, **_: object
+    *,
+    labels: tuple[str, ...],
+    labels_file: Path | None,
+    examples: tuple[str, ...] = (),
+    **_: object,
 ) -> tuple[str, ...]:
     """Return the labels that are given by --labels, each separated by commas, or by a file."""
     if labels and labels_file is not None:
@@ -263,10 +273,25 @@ def label_names(
     if labels_file is not None:
         return read_labels(labels_file)
     if labels:
-        return split_labels(",".join(labels))
+        names = split_labels(",".join(labels))
+        check_words(names)
+        return names
+    if examples:
+        return ()
     raise UsageError(
         'No labels given; name the sounds: --labels "dog bark, siren" or --labels-file FILE'
     )
+
+
+def fit(classifier: Classifier, *, examples: tuple[str, ...] = (), **_: object) -> Classifier:
+    """Fit a classifier to its examples, if there are any."""
+    pairs = [(file, label) for label, own in example_files(examples).items() for file in own]
+    if not pairs:
+        return classifier.fit()
+    if classifier.head is not None:
+        raise UsageError("A compiled head learns nothing; give --labels and --examples instead")
+    files, names = zip(*pairs, strict=True)
+    return classifier.fit(files, names)
 
 
 def named_values(pairs: Iterable[str]) -> dict[str, list[str]]:

@@ -3,7 +3,6 @@
 Events are played through a player that is installed; none is required.
 """
 
-import os
 import shutil
 import subprocess
 import sys
@@ -11,16 +10,16 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
-import numpy as np
 import soundfile
 
-from driftscore.audio.decoding import Samples, check_file
-from driftscore.audio.recordings import Audio, native_blocks
+from driftscore.audio.recordings import Audio
 from driftscore.cli import options as take
 from driftscore.cli.app import app
 from driftscore.cli.output import output, say
+from driftscore.decisions.learning import answers_of, excerpt, learn, write_examples
 from driftscore.decisions.records import RIGHT, UNSURE, WRONG
 from driftscore.decisions.review import (
     TARGET,
@@ -30,10 +29,12 @@ from driftscore.decisions.review import (
     read_answers,
     with_thresholds,
 )
+from driftscore.detector import window_and_hop
 from driftscore.errors import AudioError, UsageError
+from driftscore.events.tracking import Detection
 from driftscore.events.watchlist import WatchedLabel, WatchList
 from driftscore.formats import OutputRow, find_format, write_rows
-from driftscore.storage.files import replacing, writing_to
+from driftscore.storage.files import check_output, replacing, writing_to
 
 PLAYERS: tuple[tuple[str, ...], ...] = (
     ("ffplay", "-nodisp", "-autoexit", "-loglevel", "quiet"),
@@ -44,7 +45,6 @@ PLAYERS: tuple[tuple[str, ...], ...] = (
     ("play", "-q"),
 )
 """Programs that play a wav, with their arguments; the first one that is installed is used."""
-_MAX_S = 60.0
 _AROUND_S = 1.0
 _KEYS = {"y": RIGHT, "n": WRONG, "u": UNSURE}
 _HELP = "y right, n wrong, u unsure, r play again, b back, q quit"
@@ -146,6 +146,62 @@ def review(
         say(f"use it: driftscore {command} --watch {watch_out}")
 
 
+@app.command("learn")
+@click.argument("events_file", type=take.FILE, metavar="STORE")
+@click.option("--out", "-o", required=True,
+              help="The watch list to write (.toml, with examples in a folder beside it), or a head."
+              )  # fmt: skip
+@click.option("--watch", type=take.FILE, help="The watch list to start from.")
+@click.option("--precision", "target", type=take.Number(), default=TARGET,
+              help="The precision to choose thresholds for, 0 to 1.")  # fmt: skip
+@click.option("--clips", type=take.FILE, help="The folder of a listener's clips.")
+@take.calibration_option
+@take.backbone_options
+def learn_command(
+    events_file: Path,
+    out: str,
+    watch: Path | None,
+    target: float,
+    clips: Path | None,
+    **options: Any,
+) -> None:
+    """Make a better watch list, or a head, of the answers to events.
+
+    STORE is what was reviewed: a csv or jsonl of events, or the store of a listener. Right events
+    become examples of their label, wrong ones negative examples, and thresholds follow from all
+    answers. To go back, use the list from before.
+
+    $ driftscore learn events.csv --out better.toml
+    $ driftscore learn events.db --clips clips/ --watch watch.toml --out better.toml
+    """
+    check_output(out)
+    reviewed = Review(events_file, clips)
+    names = dict.fromkeys(event.label for event in reviewed.events if event.verdict)
+    base = WatchList(tuple(WatchedLabel(name) for name in names))
+    if watch is not None:
+        base = WatchList.load(watch)
+    with take.make_embedder(**options) as embedder:
+        classifier = take.make_classifier(embedder, base.names, **options)
+        window_s, hop_s = window_and_hop(Detection(), embedder.backbone)
+        answers = answers_of(reviewed, embedder, window_s=window_s, hop_s=hop_s)
+        learnt, summaries = learn(classifier, base, answers, target=target)
+        if Path(out).suffix == ".toml":
+            folder = Path(out).with_suffix("")
+            listed = write_examples(folder.with_name(f"{folder.name}-examples"), learnt, answers)
+            with replacing(out) as partial, writing_to(out):
+                partial.write_text(listed.to_toml(), encoding="utf-8")
+        else:
+            examples = classifier.examples_
+            classifier.set_params(labels=learnt.names)
+            classifier.examples_ = examples
+            classifier.scores(embeddings=answers[0].rows[:1])
+            classifier.head_.save(out)
+    for summary in summaries:
+        say(str(summary))
+    use = f"--watch {out}" if Path(out).suffix == ".toml" else f"--head {out}"
+    say(f"{len(answers)} answers learnt; use it: driftscore detect ... {use}")
+
+
 def _ask(numbers: Sequence[int], reviewed: Review, player: tuple[str, ...] | None) -> None:
     """Ask about events one by one; each answer is kept at once."""
     say(f"{len(numbers)} events to review: {_HELP}")
@@ -183,29 +239,6 @@ def _ask(numbers: Sequence[int], reviewed: Review, player: tuple[str, ...] | Non
 def find_player() -> tuple[str, ...] | None:
     """Return the command of an installed player, None if there is none."""
     return next((command for command in PLAYERS if shutil.which(command[0])), None)
-
-
-def excerpt(path: str | os.PathLike[str], start_s: float, end_s: float) -> Audio:
-    """Read a part of a recording, at most a minute; formats that can be sought in are quick."""
-    start_s, end_s = max(0.0, start_s), min(end_s, start_s + _MAX_S)
-    check_file(Path(path))
-    try:
-        with soundfile.SoundFile(os.fspath(path)) as file:
-            file.seek(min(file.frames, round(start_s * file.samplerate)))
-            samples = file.read(round((end_s - start_s) * file.samplerate), dtype="float32")
-            return Audio(samples, file.samplerate)
-    except (soundfile.LibsndfileError, RuntimeError):  # a format that only ffmpeg reads
-        pass
-    parts: list[Samples] = [np.zeros(0, np.float32)]
-    with native_blocks(path) as (rate, blocks):
-        done = 0
-        for block in blocks:
-            first, last = round(start_s * rate) - done, round(end_s * rate) - done
-            parts.append(block[max(0, first) : max(0, last)])
-            done += len(block)
-            if done >= end_s * rate:
-                break
-    return Audio(np.concatenate(parts), rate)
 
 
 @contextmanager

@@ -126,7 +126,7 @@ class AudioCache:
             [entry] = self.look_up([recording], urls=True)
         if entry.windows is not None or not (entry.source or isinstance(recording, Audio)):
             return entry
-        digest = entry.digest or _digest(recording)
+        digest = entry.digest or audio_digest(recording)
         rows = self._file.get(_AUDIO, [digest] if digest else [], self.model)
         windows = self._checked(*rows[0]) if rows else None
         return entry._replace(digest=digest, windows=windows)
@@ -244,8 +244,8 @@ def _absolute(folder: str, here: str) -> str:
     return os.path.normpath(os.path.join(here, folder))  # noqa: PTH118
 
 
-def _digest(source: object) -> bytes:
-    """Return the sha256 of the content of a file or URL; nothing if it cannot be read."""
+def audio_digest(source: object) -> bytes:
+    """Return the sha256 of samples, or of a file or URL; nothing if it cannot be read."""
     if isinstance(source, Audio):
         samples = np.ascontiguousarray(source.samples, "<f4")
         return hashlib.sha256(f"samples at {source.rate} Hz".encode() + samples.tobytes()).digest()

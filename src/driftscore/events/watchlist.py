@@ -5,26 +5,33 @@
 
     [[label]]
     name = "dog bark"
-    wordings = ["barking dog"]       # other words for it; their scores are averaged
-    not = ["fox call"]
+    wordings = ["barking dog"]       # words for it in place of the name; scores are averaged
+    examples = ["rex*.wav"]          # recordings of it: see `driftscore.scoring.examples`
+    not = ["fox call", "fox.wav"]    # words that compete with it, recordings of what it is not
     false_alarms = 0.2               # or threshold = 4.5
     min_duration_s = 0.5
     confirm = 2                      # while listening: events within a minute to report one
     cooldown_s = 600                 # while listening: at most one message in ten minutes
     clips = false                    # while listening: keep no audio of it
 
-A list of labels on a command line is a watch list in which nothing else is asked for.
+A list of labels on a command line is a watch list in which nothing else is asked for. With
+`wordings = []` a label has no words, and its examples alone say what it is. Names of recordings are
+relative to the file of the list.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta, Struct, field, to_builtins
+from msgspec.structs import replace
 
-from driftscore.errors import FormatError, UsageError
+from driftscore.audio.recordings import expand
+from driftscore.engines.examples import names_recordings
+from driftscore.errors import FormatError, UsageError, unknown
+from driftscore.scoring.examples import NOT
 from driftscore.storage.checked import FilledText, decode, parse
 from driftscore.storage.files import read_text
 from driftscore.text.prompts import check_labels, words
@@ -46,8 +53,9 @@ class WatchedLabel(Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     Attributes:
         name: the label as it is reported.
-        wordings: other words for it; scores of all wordings are averaged.
-        negatives: words that compete with this label only.
+        wordings: words for it, in place of its name; scores of all wordings are averaged. None:
+            its name. Empty: it has no words, only examples.
+        negatives: words that compete with this label only, and recordings of what it is not.
         threshold: the score above the background that an event must reach.
         false_alarms: false alarms per hour, if there is no threshold.
         min_duration_s: shorter events are rejected.
@@ -55,11 +63,12 @@ class WatchedLabel(Struct, frozen=True, forbid_unknown_fields=True, omit_default
         cooldown_s: notify at most once within so many seconds, while listening; None for what
             the list has.
         clips: whether audio of its events may be kept.
+        examples: recordings of it: files, patterns and folders.
 
     """
 
     name: FilledText
-    wordings: Annotated[tuple[FilledText, ...], Meta(max_length=50)] = ()
+    wordings: Annotated[tuple[FilledText, ...], Meta(max_length=50)] | None = None
     negatives: _Words = field(name="not", default=())
     threshold: _Positive | None = None
     false_alarms: _Positive | None = None
@@ -67,11 +76,12 @@ class WatchedLabel(Struct, frozen=True, forbid_unknown_fields=True, omit_default
     confirm: Annotated[int, Meta(ge=1, le=100)] = 1
     cooldown_s: _Cooldown | None = None
     clips: bool = True
+    examples: Annotated[tuple[FilledText, ...], Meta(max_length=1000)] = ()
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words whose scores make the score of the label."""
-        return tuple(dict.fromkeys((self.name, *self.wordings)))
+        """The words whose scores make the score of the label; its name if it has none."""
+        return tuple(dict.fromkeys(self.wordings or (self.name.strip(),)))
 
 
 class WatchList(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -79,7 +89,8 @@ class WatchList(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
     Attributes:
         labels: what is reported.
-        negatives: words that compete with every label and are not reported.
+        negatives: words that compete with every label and are not reported, and recordings of what
+            no label means.
         background: whether the built-in words (`BACKGROUND`) compete as well.
         false_alarms: per hour and label, for labels that do not say; None for the default.
         cooldown_s: for labels that do not say: notify at most once within so many seconds.
@@ -113,18 +124,26 @@ class WatchList(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
     @staticmethod
     def of(
-        labels: Iterable[str] | Mapping[str, Sequence[str]], negatives: Sequence[str] = ()
+        labels: Iterable[str] | Mapping[str, Sequence[str]],
+        negatives: Sequence[str] = (),
+        examples: Mapping[str, Sequence[str]] | None = None,
     ) -> "WatchList":
-        """Return the watch list of some labels, or of a mapping of labels to other wordings.
+        """Return the watch list of some labels, or of a mapping of labels to their wordings.
 
-        The negative word "none" means none at all.
+        The negative word "none" means none at all. `examples` are recordings by label; a label that
+        is new has no words. Those of "not" are recordings of what no label means.
         """
         words = tuple(word for word in negatives if word != NONE)
-        wordings = (
-            labels if isinstance(labels, Mapping) else dict.fromkeys(check_labels(labels), ())
-        )
-        watched = tuple(WatchedLabel(name, tuple(wordings[name])) for name in wordings)
-        return WatchList(watched, words, background=NONE not in negatives)
+        wordings: Mapping[str, Sequence[str]]
+        if isinstance(labels, Mapping):
+            wordings = labels
+        else:
+            names = tuple(labels)
+            wordings = {} if examples and not names else dict.fromkeys(check_labels(names), ())
+        watched = [WatchedLabel(name, tuple(wordings[name]) or None) for name in wordings]
+        files = examples or {}
+        watched += [WatchedLabel(name, ()) for name in files if name not in (*wordings, NOT)]
+        return WatchList(tuple(watched), words, NONE not in negatives).with_examples(files)
 
     @staticmethod
     def load(path: str | PathLike[str]) -> "WatchList":
@@ -141,7 +160,53 @@ class WatchList(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
                     f"{where}: {label.name!r} has both a threshold and a number of false alarms; "
                     "choose one"
                 )
-        return watch
+            if label.wordings == () and not label.examples:
+                raise FormatError(f"{where}: {label.name!r} has neither words nor examples")
+        return watch.beside(Path(path).parent)
+
+    def beside(self, folder: Path) -> "WatchList":
+        """Return the list with the names of its recordings relative to a folder."""
+
+        def located(texts: tuple[str, ...], *, only: bool = False) -> tuple[str, ...]:
+            return tuple(
+                str(folder / text) + "/" * text.endswith("/")
+                if only or names_recordings(text) else text for text in texts
+            )  # fmt: skip
+
+        labels = tuple(
+            replace(label, examples=located(label.examples, only=True),
+                    negatives=located(label.negatives))
+            for label in self.labels
+        )  # fmt: skip
+        return replace(self, labels=labels, negatives=located(self.negatives))
+
+    def example_files(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+        """Return the recordings of labels and those of what they are not, by label.
+
+        Those of what no label means are under "not".
+        """
+        own = {label.name: expand(label.examples) for label in self.labels if label.examples}
+        lists = [(NOT, self.negatives), *((label.name, label.negatives) for label in self.labels)]
+        files = {name: [text for text in texts if names_recordings(text)] for name, texts in lists}
+        return own, {name: expand(texts) for name, texts in files.items() if texts}
+
+    def with_examples(self, files: Mapping[str, Sequence[str]]) -> "WatchList":
+        """Return the list with further examples of its labels."""
+        for name in files:
+            if name not in (*self.names, NOT):
+                raise unknown("label with examples", name, self.names)
+        labels = tuple(
+            replace(label, examples=(*label.examples, *files.get(label.name, ())))
+            for label in self.labels
+        )
+        return replace(self, labels=labels, negatives=(*self.negatives, *files.get(NOT, ())))
+
+    def without_words(self, names: Collection[str]) -> "WatchList":
+        """Return the list in which labels of these names are known by their examples alone."""
+        labels = tuple(
+            replace(label, wordings=()) if label.name in names else label for label in self.labels
+        )
+        return replace(self, labels=labels)
 
     def to_toml(self) -> str:
         """Return the watch list as the text of a TOML file; defaults are left out."""
@@ -157,18 +222,19 @@ class WatchList(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
         """All negative words: those of the list, of its labels, and the built-in ones."""
         own = [word for label in self.labels for word in label.negatives]
         built_in = BACKGROUND if self.background else ()
-        seen = {words(name).lower() for name in self.texts}
+        seen = {words(word).lower() for label in self.labels for word in label.words}
         others: list[str] = []
         for word in (*self.negatives, *own, *built_in):
-            if words(word).lower() not in seen:
+            if words(word).lower() not in seen and not names_recordings(word):
                 seen.add(words(word).lower())
                 others.append(word)
         return tuple(others)
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Every wording of every label, once."""
-        return tuple(dict.fromkeys(word for label in self.labels for word in label.words))
+        """Every wording of every label that has words, once."""
+        with_words = [label for label in self.labels if label.wordings != ()]
+        return tuple(dict.fromkeys(word for label in with_words for word in label.words))
 
     def cooldown(self, name: str) -> float:
         """Return the seconds within which a label is notified of once."""

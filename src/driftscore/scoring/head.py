@@ -165,6 +165,23 @@ class Head:
             return Head(about.labels, weights, offsets, about.made_by)
 
 
+def join_heads(heads: Sequence[Head]) -> Head:
+    """Return one head with the labels of several, which must be of one model and in one unit."""
+    first = heads[0]
+    for head in heads[1:]:
+        if head.made_by.get("fingerprint") != first.made_by.get("fingerprint"):
+            names = [str(h.made_by.get("backbone", "an unknown model")) for h in (first, head)]
+            raise MismatchError(f"Heads of two models cannot be joined: {' and '.join(names)}")
+        if head.standardised != first.standardised:
+            raise MismatchError("Raw and standardised heads cannot be joined: compile both alike")
+    labels = [label for head in heads for label in head.labels]
+    if again := [label for n, label in enumerate(labels) if label in labels[:n]]:
+        raise UsageError(f"Two of the heads have the label {again[0]!r}; keep one of them")
+    made_by = {**first.made_by, "joined": [dict(head.made_by) for head in heads]}
+    weights = np.concatenate([head.weights for head in heads])
+    return Head(tuple(labels), weights, np.concatenate([h.offsets for h in heads]), made_by)
+
+
 def products(left: Matrix, right: Matrix) -> Scores:
     """Return all dot products of the rows of `left` with the rows of `right`.
 

@@ -1,0 +1,229 @@
+"""Learn from answers: right events become examples, wrong ones negative examples of their label.
+
+Thresholds follow from all answers. Every answer is scored by a head that has not learnt from it
+(`FOLDS` parts), as a multiple of the label's spread, as thresholds are (`events/thresholds.py`).
+The lowest multiple from which on the share of right answers reaches the target is where the answers
+want the threshold; if it is reached at the usual one already, the threshold may only fall.
+The threshold goes there by n / (n + `PRIOR_ANSWERS`) of the way from the usual one.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import soundfile
+from msgspec import structs
+
+from driftscore.audio.decoding import Samples, check_file
+from driftscore.audio.recordings import Audio, native_blocks
+from driftscore.backbones.vectors import Matrix
+from driftscore.classifier import Classifier
+from driftscore.decisions.records import RIGHT, WRONG
+from driftscore.decisions.review import TARGET, Review
+from driftscore.detector import Detector
+from driftscore.embedder import Embedder
+from driftscore.engines.examples import embed_examples
+from driftscore.errors import AudioError, UsageError
+from driftscore.events.thresholds import LOWEST
+from driftscore.events.watchlist import WatchedLabel, WatchList
+from driftscore.scoring.examples import Example, Examples
+
+FOLDS = 5
+PRIOR_ANSWERS = 20
+"""Answers that move a threshold half of the way."""
+_MAX_S = 60.0
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """An event that a person answered, with what a head can score of it."""
+
+    label: str
+    right: bool
+    audio: Audio
+    example: Example
+    rows: Matrix
+    """The embeddings of its windows, as the detector cuts them."""
+
+
+@dataclass(frozen=True)
+class LearntLabel:
+    """What answers changed for a label, and what answers that were left out say of it."""
+
+    label: str
+    right: int
+    wrong: int
+    usual: float
+    """The threshold without answers, as a multiple of the spread."""
+    multiple: float
+    right_kept: int
+    """Right answers that are reported by a head and threshold of the other answers."""
+    wrong_kept: int
+
+    def __str__(self) -> str:
+        way = "stays" if abs(self.multiple - self.usual) < 0.005 else "rises"
+        way = "falls" if self.multiple < self.usual - 0.005 else way
+        return (
+            f"{self.label}: {self.right} examples, {self.wrong} negative examples; the threshold "
+            f"{way} from {self.usual:.2f} to {self.multiple:.2f} spreads; of answers left out, "
+            f"{self.right_kept} of {self.right} right and {self.wrong_kept} of {self.wrong} wrong "
+            "ones would be reported"
+        )
+
+
+def answers_of(
+    review: Review, embedder: Embedder, *, window_s: float, hop_s: float
+) -> list[Answer]:
+    """Return the answers right and wrong whose audio can be read."""
+    answers = []
+    with Embedder(embedder.backbone, audio_cache=True) as cached:
+        for event in review.events:
+            sound = review.sound(event) if event.verdict in (RIGHT, WRONG) else None
+            if sound is None:
+                continue
+            try:
+                audio = excerpt(*sound)
+                [example] = embed_examples(cached.embed, [audio])
+                windows = list(embedder.slide(audio, window_s=window_s, hop_s=hop_s))
+            except AudioError:
+                continue
+            rows = np.stack([row for *_, row in windows])
+            answers.append(Answer(event.label, event.verdict == RIGHT, audio, example, rows))
+    return answers
+
+
+def learn(
+    classifier: Classifier, watch: WatchList, answers: Sequence[Answer], *, target: float = TARGET
+) -> tuple[WatchList, list[LearntLabel]]:
+    """Return the watch list with thresholds of the answers, and what changed for each label.
+
+    The thresholds belong to a detector that learns from the answers as well (`write_examples`).
+    """
+    if not answers:
+        raise UsageError(
+            "There is no answer with audio to learn from: review events first, and give --clips "
+            "DIR for the store of a listener"
+        )
+    names = dict.fromkeys(answer.label for answer in answers)
+    labels = (*watch.labels, *(WatchedLabel(name) for name in names if name not in watch.names))
+    watch = structs.replace(watch, labels=labels)
+    multiples = np.zeros(len(answers))
+    for fold in range(FOLDS):
+        detector = learnt_detector(classifier, watch, answers, lambda n, f=fold: n % FOLDS != f)
+        for number in range(fold, len(answers), FOLDS):
+            multiples[number] = _multiple(detector, answers[number])
+    detector = learnt_detector(classifier, watch, answers, lambda _: True)
+    spreads, summaries = detector.rules.spreads, []
+    changed = list(watch.labels)
+    for c, label in enumerate(watch.labels):
+        own = np.array([answer.label == label.name for answer in answers])
+        if not own.any():
+            continue
+        right = np.array([answer.right for answer in answers])[own]
+        usual = float(detector.rules.criteria.thresholds[c])
+        multiple = fitted_multiple(multiples[own], right, usual=usual, target=target)
+        above = multiples[own] >= multiple
+        summaries.append(
+            LearntLabel(
+                label.name, int(right.sum()), int((~right).sum()), usual, multiple,
+                int((above & right).sum()), int((above & ~right).sum()),
+            )
+        )  # fmt: skip
+        threshold = multiple * (1.0 if spreads is None else float(spreads[c]))
+        changed[c] = structs.replace(label, threshold=round(threshold, 5), false_alarms=None)
+    return structs.replace(watch, labels=tuple(changed)), summaries
+
+
+def learnt_detector(
+    classifier: Classifier,
+    watch: WatchList,
+    answers: Sequence[Answer],
+    chosen: Callable[[int], bool],
+) -> Detector:
+    """Return the detector that has learnt from the answers whose numbers are chosen."""
+    positive: dict[str, list[Example]] = {}
+    negative: dict[str, list[Example]] = {}
+    for number, answer in enumerate(answers):
+        if chosen(number):
+            group = positive if answer.right else negative
+            group.setdefault(answer.label, []).append(answer.example)
+    classifier.examples_ = Examples(positive, negative)
+    return classifier.detector(watch)
+
+
+def _multiple(detector: Detector, answer: Answer) -> float:
+    """Return the highest score of an answer's windows above what its label usually scores."""
+    c, rules = detector.watch.names.index(answer.label), detector.rules
+    scores = detector.head.scores(answer.rows)[:, c]
+    prior = 0.0 if rules.prior is None else rules.prior[c]
+    return float((scores.max() - prior) / (1.0 if rules.spreads is None else rules.spreads[c]))
+
+
+def fitted_multiple(
+    multiples: Sequence[float] | np.ndarray,
+    right: Sequence[bool] | np.ndarray,
+    *,
+    usual: float,
+    target: float = TARGET,
+) -> float:
+    """Return the threshold of a label: near the usual one with few answers, else by the answers."""
+    values, hits = np.asarray(multiples, np.float64), np.asarray(right, np.bool_)
+    order = np.argsort(-values, kind="stable")
+    shares = np.cumsum(hits[order]) / np.arange(1, len(order) + 1)
+    reaching = np.flatnonzero(shares >= target)
+    if len(reaching):
+        last = int(reaching[-1])
+        level = float(values[order[last]])
+        below = values[order[last + 1 :]]
+        wanted = (level + float(below[0])) / 2 if len(below) else level
+    else:
+        wanted = float(values[~hits].max()) * 1.05
+    reported = values >= usual
+    if reported.any() and hits[reported].mean() >= target:
+        wanted = min(wanted, usual)
+    wanted = max(LOWEST, wanted)
+    return usual + len(values) / (len(values) + PRIOR_ANSWERS) * (wanted - usual)
+
+
+def write_examples(folder: Path, watch: WatchList, answers: Iterable[Answer]) -> WatchList:
+    """Write the audio of answers into a folder; return the list that names it, as patterns."""
+    patterns: dict[tuple[str, bool], str] = {}
+    for answer in answers:
+        name = "_".join(answer.label.split()).replace(os.sep, "_")
+        place = folder / name / (RIGHT if answer.right else WRONG)
+        place.mkdir(parents=True, exist_ok=True)
+        path = place / f"{answer.example.sha256[:16]}.wav"
+        soundfile.write(path, answer.audio.samples, answer.audio.rate, subtype="PCM_16")
+        patterns[answer.label, answer.right] = f"{folder.name}/{name}/{place.name}/*.wav"
+    labels = []
+    for label in watch.labels:
+        own, against = (patterns.get((label.name, right), "") for right in (True, False))
+        examples = dict.fromkeys((*label.examples, *([own] if own else [])))
+        negatives = dict.fromkeys((*label.negatives, *([against] if against else [])))
+        labels.append(structs.replace(label, examples=tuple(examples), negatives=tuple(negatives)))
+    return structs.replace(watch, labels=tuple(labels))
+
+
+def excerpt(path: str | os.PathLike[str], start_s: float, end_s: float) -> Audio:
+    """Read a part of a recording, at most a minute; formats that can be sought in are quick."""
+    start_s, end_s = max(0.0, start_s), min(end_s, start_s + _MAX_S)
+    check_file(Path(path))
+    try:
+        with soundfile.SoundFile(os.fspath(path)) as file:
+            file.seek(min(file.frames, round(start_s * file.samplerate)))
+            samples = file.read(round((end_s - start_s) * file.samplerate), dtype="float32")
+            return Audio(samples, file.samplerate)
+    except (soundfile.LibsndfileError, RuntimeError):  # a format that only ffmpeg reads
+        pass
+    parts: list[Samples] = [np.zeros(0, np.float32)]
+    with native_blocks(path) as (rate, blocks):
+        done = 0
+        for block in blocks:
+            first, last = round(start_s * rate) - done, round(end_s * rate) - done
+            parts.append(block[max(0, first) : max(0, last)])
+            done += len(block)
+            if done >= end_s * rate:
+                break
+    return Audio(np.concatenate(parts), rate)
