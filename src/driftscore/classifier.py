@@ -7,6 +7,7 @@ encodes the labels.
 
 import copy
 import inspect
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from math import isfinite
 from os import PathLike
@@ -21,9 +22,15 @@ from driftscore.backbones.stored import EmbeddingFile
 from driftscore.backbones.vectors import Matrix, Scores, matrix
 from driftscore.embedder import Embedded, Embedder
 from driftscore.errors import AudioError, UsageError, unknown
-from driftscore.scoring.bank import build_bank
+from driftscore.scoring.bank import build_bank, encode_bank
 from driftscore.scoring.calibration import Calibration
 from driftscore.scoring.head import Head, Result, results_of, score_embeddings
+from driftscore.scoring.meaning import (
+    Explanation,
+    UnclearWordWarning,
+    describe_unclear,
+    explain,
+)
 from driftscore.scoring.rules import (
     NOISY_PROMPTS,
     Compile,
@@ -35,8 +42,9 @@ from driftscore.scoring.rules import (
     find_rule,
 )
 from driftscore.system.progress import progress_bar, seconds_bar
+from driftscore.text.cache import TextEncoder
 from driftscore.text.presets import AUTO, DEFAULT_PRESET, Preset, PromptSettings, load_preset
-from driftscore.text.prompts import check_labels, compose
+from driftscore.text.prompts import check_labels, compose, words
 
 if TYPE_CHECKING:  # who only labels recordings imports nothing of events
     from sklearn.utils import Tags
@@ -82,6 +90,8 @@ class Classifier:
     """Why this rule was chosen."""
     calibration_: Calibration | None
     """What scores are measured against; None if they are raw."""
+    unclear_: str = ""
+    """One sentence about labels that the model does not understand; empty if there are none."""
 
     def __init__(
         self,
@@ -113,10 +123,7 @@ class Classifier:
     def fit(self, X: object = None, y: object = None) -> "Classifier":
         """Load the model and compile the head; X and y are ignored: nothing is learnt."""
         labels = self._check()
-        if not hasattr(self, "embedder_"):
-            backbone = self.backbone
-            self.embedder_ = backbone if isinstance(backbone, Embedder) else Embedder(backbone)
-        model, cache = self.embedder_.backbone, self.embedder_.text_cache
+        model, cache = self._model(), self.embedder_.text_cache
         if self.head is not None:
             head = self.head if isinstance(self.head, Head) else Head.load(self.head)
             check_model(head.made_by, model, what="The head")
@@ -142,6 +149,9 @@ class Classifier:
                 drifts=bool(self.rule_.needs & NOISY_PROMPTS),
                 progress=self.progress,
             )
+            self.unclear_ = describe_unclear(bank.labels, bank.prototypes, model)
+            if self.unclear_:
+                warnings.warn(self.unclear_, UnclearWordWarning, stacklevel=2)
             head = compile_head(
                 bank,
                 self.rule_,
@@ -276,6 +286,15 @@ class Classifier:
         settings = {**preset.rules.get(rule.name, {}), **(self.settings or {})}
         return list(dict.fromkeys([*bank.texts, *rule.further_texts(labels, settings)]))
 
+    def explain(self, word: str) -> Explanation:
+        """Explain what the model takes a word for, and which labels it can be confused with."""
+        others = (label for label in self.labels or () if words(label) != words(word))
+        labels = check_labels([word, *others])
+        model = self._model()
+        texts = compose(labels, self.prompts or load_preset(self.preset).prompts, noisy=False)
+        bank = encode_bank(texts, TextEncoder(model, cache=self.embedder_.text_cache))
+        return explain(labels[0], bank.labels, bank.prototypes, model, self._calibration(model))
+
     def compared_with(self, rule: str | Compile | RuleModule) -> tuple["Classifier", "Classifier"]:
         """Return two fitted classifiers, with this rule and with another, that share the embedder.
 
@@ -344,6 +363,13 @@ class Classifier:
             name, why = choose_rule(calibration)
             return find_rule(name), why
         return find_rule(rule), "as asked for"
+
+    def _model(self) -> Backbone:
+        """Return the model, loaded once."""
+        if not hasattr(self, "embedder_"):
+            backbone = self.backbone
+            self.embedder_ = backbone if isinstance(backbone, Embedder) else Embedder(backbone)
+        return self.embedder_.backbone
 
     def _calibration(self, backbone: Backbone) -> Calibration | None:
         """Return the calibration that was given, or the one that comes with the model."""

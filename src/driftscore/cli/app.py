@@ -26,6 +26,7 @@ COMMANDS = {
     "serve": ("serve", "Answer requests over HTTP, and show the page."),
     "review": ("review", "Answer whether events are right, and get thresholds."),
     "audit": ("decisions", "Show recorded decisions, and decide them again."),
+    "explain": ("explain", "Show what the model takes a word for."),
     "embed": ("models", "Turn recordings into embeddings, to be scored later with any head."),
     "head": ("models", "Compile labels and a rule to a head."),
     "score": ("models", "Label stored embeddings."),
