@@ -227,7 +227,7 @@ def train(run: Run) -> None:
     stopped: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _: stopped.append(received))
-    if run.steps == 0:
+    if run.steps == 0 and not CURVE.exists():
         run.validate()
     batches, losses = run.batches(), []
     saved = logged = time.monotonic()

@@ -27,7 +27,7 @@ _CHUNK = 64
 @cache
 def _triangles(front_end: FrontEnd) -> Spectrogram:
     """Return the weight of every FFT bin in every mel band, (mels, bins)."""
-    shares, starts = front_end.slopes
+    _, shares, starts = front_end._tables
     weights = np.zeros((front_end.mels + 2, front_end.n_fft // 2 + 1), np.float32)
     for slope in range(front_end.mels + 1):
         bins = slice(int(starts[slope]), int(starts[slope + 1]))
@@ -39,7 +39,7 @@ def _triangles(front_end: FrontEnd) -> Spectrogram:
 @cache
 def _taper(front_end: FrontEnd) -> Samples:
     """Return the window of the FFT."""
-    return front_end.taper.astype(np.float32)
+    return front_end._tables[0].astype(np.float32)
 
 
 def _log_mel(samples: Samples, front_end: FrontEnd) -> Spectrogram:

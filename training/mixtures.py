@@ -42,13 +42,13 @@ class Recipe:
     """Share of examples that are plain crops."""
     alone: float = 0.18
     """Share of examples that are changed, with nothing mixed in."""
-    noise: float = 0.5
+    noise: float = 0.6
     """Of the mixtures, the share with noise; the others get any other recording."""
     noise_shares: tuple[float, float, float] = (0.6, 0.25, 0.15)
     """Of the noises: steady recordings, babble, synthetic noise."""
-    denoised: float = 0.8
+    denoised: float = 0.95
     """Of the mixtures with noise, the share whose target is that of the main part alone."""
-    denoised_events: float = 0.2
+    denoised_events: float = 0.3
     """The same for mixtures with any other recording that is quieter by `event_margin_db`."""
     event_margin_db: float = 3.0
     snr_db: tuple[float, float] = (-6.0, 20.0)
@@ -206,7 +206,7 @@ class Mixer:
 
 def teacher_logits(samples: Samples) -> Tensor:
     """Return the teacher's logits of waveforms (examples, samples)."""
-    return torch.from_numpy(np.stack([tagger().run(teacher_input(row))[0] for row in samples]))
+    return torch.from_numpy(np.stack([tagger().run(teacher_input(row)) for row in samples]))
 
 
 def place(segment: Samples, length: int, rng: np.random.Generator) -> Samples:

@@ -23,7 +23,8 @@ from pathlib import Path
 import numpy as np
 
 from driftscore.backbones.mn04.minilm import load_encoder
-from driftscore.backbones.mn04.tagspace import FILE, KIND
+from driftscore.backbones.mn04.tagspace import KIND
+from driftscore.backbones.protocol import TAG_SPACE
 from driftscore.backbones.vectors import Matrix
 from driftscore.storage.tensors import write_tensors
 from training.text_corpus import SHARED, WORK
@@ -107,8 +108,11 @@ def main() -> None:
     stored = options.work / "anchors.npz"
     anchors = make_anchors(tags, load_encoder().encode, settings)
     np.savez(stored, anchors=anchors.astype(np.float16), tau=settings.tau)
-    complete = write_space(FILE, tags, anchors, settings, options.work.parent / "mn04_stats.npz")
-    print(f"{len(tags)} anchors; {FILE.name} {'with' if complete else 'WITHOUT'} mn04's statistics")
+    complete = write_space(
+        TAG_SPACE, tags, anchors, settings, options.work.parent / "mn04_stats.npz"
+    )
+    statistics = "with" if complete else "WITHOUT"
+    print(f"{len(tags)} anchors; {TAG_SPACE.name} {statistics} mn04's statistics")
 
 
 if __name__ == "__main__":

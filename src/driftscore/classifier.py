@@ -26,10 +26,16 @@ from driftscore.embedder import Embedded, Embedder
 from driftscore.engines.archive import is_stored, open_embeddings
 from driftscore.engines.examples import check_words, embed_examples
 from driftscore.errors import AudioError, UsageError, unknown
-from driftscore.scoring.bank import build_bank
+from driftscore.scoring.bank import build_bank, encode_bank
 from driftscore.scoring.calibration import Calibration, anchored, standardise
 from driftscore.scoring.examples import NOT, Example, Examples, with_examples
 from driftscore.scoring.head import Head, Result, results_of, score_embeddings
+from driftscore.scoring.meaning import (
+    Explanation,
+    UnclearWordWarning,
+    describe_unclear,
+    explain,
+)
 from driftscore.scoring.rules import (
     NOISY_PROMPTS,
     Compile,
@@ -42,8 +48,9 @@ from driftscore.scoring.rules import (
     find_rule,
 )
 from driftscore.system.progress import progress_bar, seconds_bar
+from driftscore.text.cache import TextEncoder
 from driftscore.text.presets import AUTO, DEFAULT_PRESET, Preset, PromptSettings, load_preset
-from driftscore.text.prompts import check_labels, compose
+from driftscore.text.prompts import check_labels, compose, words
 
 if TYPE_CHECKING:  # who only labels recordings imports nothing of events
     from sklearn.utils import Tags
@@ -91,6 +98,8 @@ class Classifier:
     """Why this rule was chosen."""
     calibration_: Calibration | None
     """What scores are measured against; None if they are raw."""
+    unclear_: str = ""
+    """One sentence about labels that the model does not understand; empty if there are none."""
 
     def __init__(
         self,
@@ -132,7 +141,6 @@ class Classifier:
         if X is not None:
             if y is None:
                 raise UsageError("Give the label of each recording: fit(recordings, labels)")
-            self._start()
             self.examples_ = self._learn(X, y)
         return self._compile(one_by_one=self.threshold is not None)
 
@@ -140,8 +148,7 @@ class Classifier:
         """Compile the head; standardised where labels are judged one by one, if that can be."""
         examples: Examples = getattr(self, "examples_", Examples())
         labels = self._check(examples)
-        self._start()
-        model, cache = self.embedder_.backbone, self.embedder_.text_cache
+        model, cache = self._model(), self.embedder_.text_cache
         if self.head is not None:
             head = self.head if isinstance(self.head, Head) else Head.load(self.head)
             check_model(head.made_by, model, what="The head")
@@ -174,6 +181,9 @@ class Classifier:
                     drifts=bool(self.rule_.needs & NOISY_PROMPTS),
                     progress=self.progress,
                 )
+                self.unclear_ = describe_unclear(bank.labels, bank.prototypes, model)
+                if self.unclear_:
+                    warnings.warn(self.unclear_, UnclearWordWarning, stacklevel=2)
             if examples:
                 if self.rule_.name == _ANCHOR and bank is not None and calibration is not None:
                     # Words are anchored, what was learnt from examples is not.
@@ -182,7 +192,7 @@ class Classifier:
                     prototypes = anchored(bank.prototypes, calibration, **how)
                     bank = replace(bank, prototypes=prototypes)
                     settings["weight"] = 0.0
-                words, bank = bank, with_examples(bank, examples, model, calibration)
+                of_words, bank = bank, with_examples(bank, examples, model, calibration)
             if bank is None:
                 raise UsageError("No labels given; name the sounds to look for, or give a head")
             compiled = partial(
@@ -196,9 +206,9 @@ class Classifier:
                 standardised=can_be and (one_by_one or self.standardised is True),
             )
             head = compiled(bank)
-            if examples and words is not None and Needs.TEXT in self.rule_.needs:
-                count = len(words.labels)
-                if np.array_equal(compiled(words).weights, head.weights[:count]):
+            if examples and of_words is not None and Needs.TEXT in self.rule_.needs:
+                count = len(of_words.labels)
+                if np.array_equal(compiled(of_words).weights, head.weights[:count]):
                     raise UsageError(
                         f"The rule {self.rule_.name!r} makes prototypes of its own, so it cannot "
                         "learn from examples; use another rule"
@@ -338,6 +348,15 @@ class Classifier:
         settings = {**preset.rules.get(rule.name, {}), **(self.settings or {})}
         return list(dict.fromkeys([*bank.texts, *rule.further_texts(labels, settings)]))
 
+    def explain(self, word: str) -> Explanation:
+        """Explain what the model takes a word for, and which labels it can be confused with."""
+        others = (label for label in self.labels or () if words(label) != words(word))
+        labels = check_labels([word, *others])
+        model = self._model()
+        texts = compose(labels, self.prompts or load_preset(self.preset).prompts, noisy=False)
+        bank = encode_bank(texts, TextEncoder(model, cache=self.embedder_.text_cache))
+        return explain(labels[0], bank.labels, bank.prototypes, model, self._calibration(model))
+
     def compared_with(self, rule: str | Compile | RuleModule) -> tuple["Classifier", "Classifier"]:
         """Return two fitted classifiers, with this rule and with another, that share the embedder.
 
@@ -398,12 +417,6 @@ class Classifier:
             return self
         return self._compile(one_by_one=self.threshold is not None)
 
-    def _start(self) -> None:
-        """Make the embedder, unless there is one."""
-        if not hasattr(self, "embedder_"):
-            backbone = self.backbone
-            self.embedder_ = backbone if isinstance(backbone, Embedder) else Embedder(backbone)
-
     def _learn(self, recordings: Iterable[Recording] | Matrix, labels: Iterable[str]) -> Examples:
         """Return the examples of recordings or embeddings; embeddings are kept in the cache."""
         if isinstance(recordings, np.ndarray) and recordings.ndim == 2:
@@ -413,7 +426,7 @@ class Classifier:
                 for number, row in enumerate(rows)
             ]
         else:
-            with Embedder(self.embedder_.backbone, audio_cache=True) as cached:
+            with Embedder(self._model(), audio_cache=True) as cached:
                 examples = embed_examples(cached.embed, _several(recordings))
         names = [str(label) for label in labels]
         if len(names) != len(examples):
@@ -423,10 +436,11 @@ class Classifier:
             groups[name].append(example)
         negative = groups.pop(NOT, [])
         learnt = Examples(groups, {NOT: negative} if negative else {})
-        calibration = self._calibration(self.embedder_.backbone)
+        model = self._model()
+        calibration = self._calibration(model)
         if calibration is None:
             warnings.warn(
-                f"{self.embedder_.backbone.name} has no calibration: examples are compared with "
+                f"{model.name} has no calibration: examples are compared with "
                 "each other instead of with other sounds; `driftscore calibrate` makes one",
                 stacklevel=3,
             )
@@ -436,7 +450,6 @@ class Classifier:
 
     def _examples_of(self, watch: "WatchList") -> Examples:
         """Return the examples of each word of a watch list: its own, and those of `fit`."""
-        self._start()
         learnt = []
         for files in watch.example_files():
             pairs = [(file, name) for name, own in files.items() for file in own]
@@ -460,6 +473,13 @@ class Classifier:
             name, why = choose_rule(calibration)
             return find_rule(name), why
         return find_rule(rule), "as asked for"
+
+    def _model(self) -> Backbone:
+        """Return the model, loaded once."""
+        if not hasattr(self, "embedder_"):
+            backbone = self.backbone
+            self.embedder_ = backbone if isinstance(backbone, Embedder) else Embedder(backbone)
+        return self.embedder_.backbone
 
     def _calibration(self, backbone: Backbone) -> Calibration | None:
         """Return the calibration that was given, or the one that comes with the model."""

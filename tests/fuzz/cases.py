@@ -78,6 +78,7 @@ COMMANDS: dict[str, Plan] = {
     "export": Plan(share=0.2),
     "head": Plan((*FAKE, *ASK), share=1.5),
     "score": Plan((*FAKE, *ASK), share=1.5),
+    "explain": Plan(ASK, share=0.5),
     "prompts": Plan(ASK),
     "calibrate": Plan(FAKE, never=("--engine",)),
     # Answers are kept beside the events; see tests/test_review.py for damaged ones.

@@ -81,6 +81,13 @@ def test_the_same_bytes_have_the_scores_of_the_library_to_the_bit(
     assert answer["seconds"] == pytest.approx(13.0, abs=0.1)
 
 
+def test_a_label_that_is_not_understood_is_said_in_the_answer(mini_client: TestClient) -> None:
+    clip = sound(noise_clip(1.0, 8000))
+    assert post(mini_client, clip, labels="siren, dog bark")["unclear"] == ""
+    answer = post(mini_client, clip, labels="siren, kettingzaag")
+    assert str(answer["unclear"]).startswith("mini: 'kettingzaag' is not understood (nearest: ")
+
+
 @pytest.mark.parametrize("rule", [rule.name for rule in servable_rules()])
 def test_every_rule_that_is_listed_gives_the_scores_of_the_library(
     mini_client: TestClient, mini: Backbone, rule: str

@@ -35,7 +35,7 @@ from driftscore.backbones.onnx.sessions import (
     read_intact,
     without_known_words,
 )
-from driftscore.backbones.protocol import CALIBRATIONS, Features, LocalBackbone
+from driftscore.backbones.protocol import CALIBRATIONS, TAG_SPACE, Features, LocalBackbone
 from driftscore.backbones.vectors import Matrix, Vector
 from driftscore.errors import FormatError, UsageError
 
@@ -85,6 +85,7 @@ class Mini(LocalBackbone):
     parallel = os.cpu_count() or 1
     frame_s = FRAME_S
     context_s = CONTEXT_S
+    tag_file = TAG_SPACE
 
     def __init__(self, home: Path, sums: Mapping[str, str]) -> None:
         digest = hashlib.sha256(f"mini/{_FRONT_END_REVISION}".encode())

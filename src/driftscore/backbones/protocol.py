@@ -20,6 +20,8 @@ LOGIT_SCALE = 20.0
 
 CALIBRATIONS = Path(__file__).resolve().parent.parent / "models" / "calibrations"
 """The calibrations that come with our models."""
+TAG_SPACE = CALIBRATIONS.parent / "tagspace.safetensors"
+"""The tags that are the dimensions of our models."""
 
 
 class Named(Protocol):
@@ -53,6 +55,8 @@ class Backbone(Protocol):
     """Whether encoded texts are worth keeping in the text cache."""
     calibration_file: Path | None = None
     """The calibration that comes with the model, if there is one."""
+    tag_file: Path | None = None
+    """The tag space whose tags are the model's dimensions, if they are tags."""
     runtime: str = ""
     """What the model runs in, and why, in words; empty if there is nothing to say."""
     logit_scale: float = LOGIT_SCALE

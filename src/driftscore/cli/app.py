@@ -28,6 +28,7 @@ COMMANDS = {
     "review": ("review", "Answer whether events are right, and get thresholds."),
     "learn": ("review", "Make a better watch list, or a head, of the answers to events."),
     "audit": ("decisions", "Show recorded decisions, and decide them again."),
+    "explain": ("explain", "Show what the model takes a word for."),
     "embed": ("models", "Turn recordings into embeddings, to be scored later with any head."),
     "head": ("models", "Compile labels and a rule to a head."),
     "score": ("models", "Label stored embeddings."),

@@ -117,15 +117,7 @@ def build_bank(
     chosen = load_preset(preset)
     texts = compose(labels, settings or chosen.prompts, noisy=drifts)
     encoder = TextEncoder(backbone, cache=cache, progress=progress)
-    bank = encode_bank(texts, encoder, preset=chosen.name)
-    if unknown := encoder.backbone.unknown_labels(bank.labels):
-        names = ", ".join(map(repr, unknown[:5])) + (" and others" if len(unknown) > 5 else "")
-        warnings.warn(
-            f"{backbone.name} knows no word of {names}: scores of such a label mean little; name "
-            "the sound in common English words",
-            stacklevel=2,
-        )
-    return bank
+    return encode_bank(texts, encoder, preset=chosen.name)
 
 
 def encode_bank(texts: BankTexts, encoder: TextEncoder, *, preset: str = "") -> ClassBank:

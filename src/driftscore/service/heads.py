@@ -143,6 +143,7 @@ class HeadSummary(BaseModel):
     dim: int
     backbone: str
     fingerprint: str = Field(description="Of the model; heads of other models cannot be used.")
+    unclear: str = Field(description="Labels that the model does not understand, in a sentence.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,6 +184,7 @@ class HeadCache:
                 dim=head.dim,
                 backbone=model.name,
                 fingerprint=model.fingerprint,
+                unclear=classifier.unclear_,
             )
             return CompiledHead(head, summary, Decider.of(classifier))
 

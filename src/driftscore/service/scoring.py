@@ -124,6 +124,10 @@ class Classification(BaseModel):
     backbone: str
     head: str = Field(description="The id of the head, for the next request.")
     seconds: float = Field(description="The length of the recording.")
+    unclear: str = Field(
+        description="Labels that the model does not understand, what it takes them for and better "
+        "wordings; empty if there are none."
+    )
 
 
 _SOUND = {"schema": {"type": "string", "format": "binary"}}
@@ -213,6 +217,7 @@ async def classify(
             backbone=summary.backbone,
             head=spec.id,
             seconds=audio.seconds,
+            unclear=summary.unclear,
         )
 
     return await state.run(answer)

@@ -7,6 +7,7 @@ in work are answered before the process ends.
 import asyncio
 import signal
 import socket
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
@@ -14,6 +15,7 @@ from types import FrameType
 import uvicorn
 
 from driftscore.errors import UsageError
+from driftscore.scoring.meaning import UnclearWordWarning
 from driftscore.service.app import create_app
 from driftscore.service.settings import ServiceSettings, is_loopback
 from driftscore.service.state import ServiceState
@@ -50,6 +52,7 @@ def serve(settings: ServiceSettings, *, host: str, port: int, report: Callable[[
             f"{host} can be reached from other machines, so a token is needed: --token-file FILE "
             "(`openssl rand -hex 32` makes one), or use --host 127.0.0.1"
         )
+    warnings.simplefilter("ignore", UnclearWordWarning)  # the answer says it, to whom it concerns
     app = create_app(settings)
     state: ServiceState = app.state.service
     config = uvicorn.Config(

@@ -15,7 +15,7 @@ from driftscore.backbones.mn04.minilm import SentenceEncoder, load_encoder
 from driftscore.backbones.mn04.tagger import FRONT_END, RATE, SECONDS, Tagger, load_tagger
 from driftscore.backbones.mn04.tagspace import TAGS, TagSpace, load_space
 from driftscore.backbones.onnx.sessions import without_known_words
-from driftscore.backbones.protocol import CALIBRATIONS, Backbone, Features
+from driftscore.backbones.protocol import CALIBRATIONS, TAG_SPACE, Backbone, Features
 from driftscore.backbones.vectors import Matrix, Vector
 
 __all__ = ["RATE", "SECONDS", "Mn04", "Tagger", "load", "load_tagger"]
@@ -31,6 +31,7 @@ class Mn04(Backbone):
     runtime = "onnxruntime, one thread per window"
     parallel = os.cpu_count() or 1
     calibration_file = CALIBRATIONS / "mn04.safetensors"
+    tag_file = TAG_SPACE
 
     def __init__(self, tagger: Tagger, encoder: SentenceEncoder, space: TagSpace) -> None:
         self.tagger = tagger

@@ -19,6 +19,7 @@ import numpy as np
 from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
+from driftscore.backbones.protocol import TAG_SPACE
 from driftscore.backbones.vectors import Matrix, Vector
 from driftscore.errors import FormatError, MismatchError
 from driftscore.storage.checked import Text, decode
@@ -26,7 +27,6 @@ from driftscore.storage.tensors import read_tensors
 
 TAGS = 527
 KIND = "tag space"
-FILE = Path(__file__).resolve().parents[2] / "models" / "tagspace.safetensors"
 
 
 class _About(Struct):
@@ -90,7 +90,7 @@ def logits_to_tags(logits: Matrix, mu: Vector, sigma: Vector) -> Matrix:
     return np.stack([row / _length(row) for row in scores]).astype(np.float32)
 
 
-def load_space(path: str | PathLike[str] = FILE) -> TagSpace:
+def load_space(path: str | PathLike[str] = TAG_SPACE) -> TagSpace:
     """Read a tag space; a file without a tagger's statistics is an error."""
     tensors, described = read_tensors(path, kind=KIND, needs=("anchors", "mu", "sigma"))
     about = decode(described, _About, where=f"The description in {path}")

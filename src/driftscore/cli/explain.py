@@ -1,0 +1,58 @@
+"""`driftscore explain`: what the model takes a word for."""
+
+from typing import Any
+
+import click
+
+from driftscore.cli import options as take
+from driftscore.cli.app import app
+from driftscore.cli.output import output
+from driftscore.formats import OutputRow, find_format, write_rows
+
+
+@app.command()
+@click.argument("word")
+@take.label_options
+@take.output_options
+@take.calibration_option
+@take.backbone_options
+def explain(
+    word: str,
+    format: str,
+    out: str | None,
+    labels: tuple[str, ...],
+    **options: Any,
+) -> None:
+    """Show what the model takes a word for.
+
+    Its nearest tags with their shares, the sounds of the calibration that fit it best and worst
+    (each as its own tags, with the cosine), and the labels that it can be confused with (with the
+    correlation of their scores).
+
+    $ driftscore explain airco
+    $ driftscore explain moped --labels "scooter, lawn mower, cow"
+    """
+    find_format(format)
+    listed = bool(labels or options["labels_file"])
+    names = take.label_names(labels=labels, **options) if listed else ()
+    with output(out) as stream:
+        explanation = take.make_classifier(names=names, **options).explain(word)
+        meaning = explanation.meaning
+        parts = {
+            "tag": meaning.tags,
+            "fits best": explanation.best,
+            "fits worst": explanation.worst,
+            "confused with": explanation.confused,
+        }
+        rows: list[OutputRow] = [
+            {
+                "word": meaning.word,
+                "clear": meaning.clear,
+                "what": what,
+                "sound": sound,
+                "value": value,
+            }
+            for what, pairs in parts.items()
+            for sound, value in pairs
+        ]
+        write_rows(rows, format, stream, title=str(meaning))
