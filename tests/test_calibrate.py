@@ -250,8 +250,8 @@ def test_the_command_makes_a_calibration_and_adapts_it_to_a_place(
     assert ",cosine," in out
     classify = ("classify", tmp_path / "any", *labels, "--calibration", yard)
     for options, expected in (
-        (("--multi",), ",sd,"), (("-t", 1), ",sd,"), (("--sd",), ",sd,"),
-        (("--multi", "--raw"), ",cosine,"), (("--rule", "das"), ",raw,"),
+        (("--multi",), ",cosine,"), (("-t", 1), ",sd,"), (("--sd",), ",sd,"),
+        (("-t", 0.1, "--raw"), ",cosine,"), (("--rule", "das"), ",raw,"),
     ):  # fmt: skip
         assert expected in run(*classify, *options)[1], options
     assert "not both" in run(*classify, "--sd", "--raw")[2]

@@ -128,8 +128,7 @@ def score(
     if head:
         compiled = Head.load(head)
     else:
-        label_threshold = 0.0 if multi and threshold is None else threshold
-        compiled = take.make_classifier(label_threshold=label_threshold, **options).fit().head_
+        compiled = take.make_classifier(label_threshold=threshold, **options).fit().head_
     check_model(compiled.made_by, content, what="The head")
     results = score_embeddings(compiled, content.files, content.audio_rows)
     rows = result_rows(results, compiled, threshold, multi=multi, spans=False)

@@ -188,7 +188,7 @@ rule_options = together(
     ),
     calibration_option,
     click.option("--raw", is_flag=True, help="Raw scores of the rule, also where labels are judged "
-                 "one by one (--multi, --threshold, events)."),
+                 "one by one (--threshold, events)."),
     click.option("--sd", is_flag=True, help="Standard deviations above what each label scores on "
                  "other sounds, also where labels are compared."),
 )  # fmt: skip
