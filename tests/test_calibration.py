@@ -214,7 +214,7 @@ def test_the_variants_of_das_are_their_formulas(
                 d = sum((d @ v) * v for v in strongest.T)
                 d = d / np.linalg.norm(d)
             elif drift == "by_label":
-                beta = 0.4 * fits[c] / np.mean(fits)
+                beta = 0.4 * fits[c] / float(np.mean(fits))
             expected = prototype + beta * d
             expected /= np.linalg.norm(expected)
             np.testing.assert_allclose(head.weights[c], expected, atol=1e-5)

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +29,10 @@ from driftscore.lab.runs.embedding import load_embeddings
 from driftscore.lab.runs.store import Store
 from driftscore.lab.runs.truth import Truth
 from driftscore.scoring.calibration import Calibration
-from training.calibration import MODELS
 
-STORED = Path(__file__).resolve().parent.parent / "docs" / "promise.json"
+ROOT = Path(__file__).resolve().parent.parent
+MODELS = ROOT / "src" / "driftscore" / "models" / "calibrations"
+STORED = ROOT / "docs" / "promise.json"
 """Every figure that is told elsewhere; see `training.promise`."""
 CHOOSE = ("esc50_choose", "urban_choose", "kitchen_choose")
 REPORT = ("esc50", "urban", "kitchen", "office", "animals")
@@ -138,7 +140,7 @@ def main() -> None:
     parser.add_argument("--left-out", action="store_true", help="leave each set out in turn")
     parser.add_argument("--all", action="store_true", help="print every candidate")
     options = parser.parse_args()
-    stored = {"defaults": {}, "rows": [], "left_out": []}
+    stored: dict[str, Any] = {"defaults": {}, "rows": [], "left_out": []}
     if STORED.exists():
         stored = json.loads(STORED.read_text(encoding="utf-8"))
     for model in options.models:

@@ -1,8 +1,8 @@
 """Calibrate, choose and report the default rule of a model: `python -m training.default mini`.
 
-Runs the commands of training/README.md, "Choosing and reporting the default", in order. All state is
-in the training folder (`$DRIFTSCORE_TRAINING`): the pool, the sets and the lab's store. What is done
-already is not done again, so it can be stopped at any time.
+Runs the commands of training/README.md, "Choosing and reporting the default", in order. All state
+is in the training folder (`$DRIFTSCORE_TRAINING`): the pool, the sets and the lab's store. The lab
+does nothing twice, so it can be stopped at any time.
 """
 
 import argparse

@@ -145,6 +145,9 @@ def add_to_archive(
 @click.option("--out", "-o", required=True, help="Written as safetensors, .npz or .json.")
 @take.rule_options
 @take.backbone_options
+@click.option("--sd", is_flag=True,
+              help="Scores in standard deviations above what each label scores on other sounds, for "
+              "thresholds; needs a calibration.")  # fmt: skip
 @click.option("--text-embeddings", type=take.FILE,
               help="The texts of `prompts`, encoded elsewhere: an npz with texts and "
               "text_embeddings, or an npy with one row per text in that order.")  # fmt: skip
@@ -211,8 +214,7 @@ def score(
     if head:
         compiled = Head.load(head)
     else:
-        label_threshold = 0.0 if multi and threshold is None else threshold
-        compiled = take.make_classifier(label_threshold=label_threshold, **options).fit().head_
+        compiled = take.make_classifier(label_threshold=threshold, **options).fit().head_
     check_model(compiled.made_by, stored, what="The head")
 
     def rows() -> Iterator[OutputRow]:
@@ -292,7 +294,6 @@ def calibrate(
 
     $ driftscore calibrate recordings/ --out mine.safetensors
     $ driftscore calibrate --clean clean.npz --noisy noisy.npz --out mine.safetensors
-    $ driftscore calibrate --quiet yard.flac --out yard.safetensors
     """
     if sum(map(bool, (recordings, clean, update, quiet))) != 1 or (clean is None) != (
         noisy is None
