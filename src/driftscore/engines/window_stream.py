@@ -175,10 +175,16 @@ class _PooledWindows:
         return self._windows(self._blocks(samples), max_pending=self._backbone.parallel)
 
     def finish(self) -> list[WindowEmbedding]:
-        count = max(0, -(-(self._total_frames - self._cut * self._size) // self._size))
-        needed = (count * self._size + self._before + self._after) * self._step
-        silence = np.zeros(max(0, needed - len(self._buffer)), np.float32)
-        windows = self._windows(self._blocks(silence)[:count], max_pending=0)
+        # The last block is as long as what is left: a short recording costs little.
+        windows: list[WindowEmbedding] = []
+        left = max(0, self._total_frames - self._cut * self._size)
+        for count, size in ((left // self._size, self._size), (1, left % self._size)):
+            if count and size:
+                self._size = size
+                needed = (count * size + self._before + self._after) * self._step
+                silence = np.zeros(max(0, needed - len(self._buffer)), np.float32)
+                windows += self._windows(self._blocks(silence)[:count], max_pending=0)
+        windows += self._windows([], max_pending=0)  # what is still in the pool
         if self._number or not self._end:
             return windows
         row = self._pooled(0, self._end)
@@ -211,7 +217,7 @@ class _PooledWindows:
 
     def _framed(self, block: Samples) -> Framed:
         """Return the frames of one block, without its context."""
-        inner = slice(self._before, self._before + self._size)
+        inner = slice(self._before, len(block) // self._step - self._after)
         frames = self._backbone.frames(self._backbone.features(block))[:, inner]
         sounding = block.reshape(-1, self._step)[inner].any(axis=1)
         return np.ascontiguousarray(frames), np.asarray(sounding)
