@@ -1,9 +1,11 @@
 """The audio cache: by content, never stale, and never in the way."""
 
+import errno
 import os
 import sqlite3
 import threading
 import time
+import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -192,6 +194,25 @@ def test_a_cache_that_cannot_be_used_is_reported_once_and_not_used(
     assert len(warned) == 1
     for one, path in zip(found, files, strict=True):
         np.testing.assert_array_equal(one.rows, embed([path], counting)[0].rows)
+
+
+def test_a_filled_cache_on_a_read_only_disk_is_read(
+    counting: Counting, wav: WriteWav, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = wav("old.wav", seed=1), wav("new.wav", seed=2)
+    first, windows = embed_cached([old], counting)
+    content = (tmp_path / "cache" / "audio.sqlite").read_bytes()
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("driftscore.storage.sqlite.os.open", refuse)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again, encoded = embed_cached([old, new], counting)
+    assert encoded == windows  # of the new one
+    np.testing.assert_array_equal(again[0].rows, first[0].rows)
+    assert (tmp_path / "cache" / "audio.sqlite").read_bytes() == content
 
 
 def test_several_users_share_it(counting: Counting, wav: WriteWav) -> None:

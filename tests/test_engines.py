@@ -279,3 +279,18 @@ def test_a_result_is_given_before_the_next_recording_is_done() -> None:
     assert not release.is_set()
     release.set()
     assert len(list(stream)) == 1
+
+
+def test_an_iterator_that_is_abandoned_leaves_no_threads(wav: WriteWav) -> None:
+    embedder = Embedder(Watched(0.001))
+    path = wav()
+    before = threading.active_count()
+    results = embedder.embed([path] * 50)
+    next(results)
+    assert threading.active_count() > before
+    del results
+    deadline = time.monotonic() + 10
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() == before
+    assert len(list(embedder.embed([path] * 2))) == 2  # and the next one works

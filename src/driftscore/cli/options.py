@@ -249,7 +249,7 @@ def list_recordings(files: Iterable[str], partial: bool, format: Format | None =
     recordings = expand(files, left_out)
     if left_out:
         endings = ", ".join(f"{ending} ({n:,})" for ending, n in left_out.most_common(5))
-        say(f"{counted(left_out.total(), 'file')} left out, by ending: {endings}")
+        say(f"{counted(left_out.total(), 'file')} left out: {endings}")
     if format is not None and format.one_recording and len(recordings) > 1:
         raise UsageError(
             f"--format {format.name} takes one recording, and there are {len(recordings):,}; give "

@@ -61,9 +61,13 @@ class LocalEngine:
         self.slots = 2 * threads + 1
         self.readers = threads + _MORE_READERS
         self.closed = Event()
+        self._threads, self._runs = threads, 0
+        self._open_pools()
+
+    def _open_pools(self) -> None:
         # A pool starts a thread only when a task finds none idle: one short clip starts two.
         self.reader_pool = ThreadPoolExecutor(self.readers, "driftscore-reader")
-        self.worker_pool = ThreadPoolExecutor(threads, "driftscore-worker")
+        self.worker_pool = ThreadPoolExecutor(self._threads, "driftscore-worker")
 
     def embed(self, recordings: Iterable[Recording]) -> Iterator[EmbeddedBlock]:
         """Yield the results of all recordings in the order given, in blocks as they are ready.
@@ -73,17 +77,29 @@ class LocalEngine:
         cache = AudioCache(self.backbone.cache_key) if self.audio_cache else None
         run = _Run(self, cache)
         rest = iter(recordings)
+        self._runs += 1
+        abandoned = False
         try:
             while block := list(islice(rest, BLOCK if cache else 1)):
                 yield from run.process(block)
             while run.waiting:
                 yield run.take()
+        except GeneratorExit:
+            abandoned = True
+            raise
         except (CancelledError, RuntimeError) as error:  # of a pool that was shut down
             if not self.closed.is_set():
                 raise
             raise UsageError("The embedder was closed while it was embedding") from error
         finally:
             run.stop()
+            self._runs -= 1
+            if abandoned and not self._runs and not self.closed.is_set():
+                # Nobody may come back for the threads: a later run starts new ones.
+                pools = self.reader_pool, self.worker_pool
+                self._open_pools()
+                for pool in pools:
+                    pool.shutdown(wait=False)
 
     def encode(self, window: Window) -> Vector:
         """Return the embedding of one window."""

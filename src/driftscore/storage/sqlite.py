@@ -4,6 +4,7 @@ A value that comes back from a cache is used only if its checksum fits. One that
 empty or written by another program is treated as missing, and is computed and stored again.
 """
 
+import errno
 import os
 import sqlite3
 import stat
@@ -21,6 +22,7 @@ from driftscore.storage.files import warn_of_cache
 
 SqlRow = tuple[Any, ...]
 """One row of a query; SQLite's columns hold values of any type."""
+_UNWRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 WAIT_S = 2.0
 """How long a database that another process has locked is waited for."""
 
@@ -51,7 +53,8 @@ class CacheFile:
     """A cache in one SQLite file; threads, processes and forked processes may share it.
 
     If the file cannot be opened, is damaged or stays locked, work continues without it: nothing is
-    found and nothing is stored from then on, and one warning says so.
+    found and nothing is stored from then on, and one warning says so. One that may be read but not
+    written, as on a disk that is mounted read-only, is read, and nothing is stored.
     """
 
     def __init__(self, name: str, path: Path, *schema: str) -> None:
@@ -62,7 +65,7 @@ class CacheFile:
         self._db: sqlite3.Connection | None = None
         self._inherited: sqlite3.Connection | None = None
         self._pid = os.getpid()
-        self._lost = False
+        self._lost = self._read_only = False
 
     def __reduce__(self) -> tuple[type["CacheFile"], tuple[object, ...]]:
         return CacheFile, (self.name, self.path, *self._schema)  # a copy opens the file by itself
@@ -98,7 +101,7 @@ class CacheFile:
         """Store complete rows of tables by the tables' names, in one transaction."""
         with self._locked():
             try:
-                db = self._open()
+                db = None if self._read_only else self._open()
                 for table, rows in tables.items():
                     if db and rows:
                         marks = ", ".join("?" * len(rows[0]))
@@ -130,7 +133,14 @@ class CacheFile:
             self._db.close()
             self._db = None
         if self._db is None and not self._lost:
-            self._db = open_database(self.path, *self._schema)
+            try:
+                self._db = open_database(self.path, *self._schema)
+            except OSError as error:
+                if error.errno not in _UNWRITABLE or not self.path.is_file():
+                    raise
+                address = f"{self.path.absolute().as_uri()}?mode=ro&immutable=1"
+                self._db = sqlite3.connect(address, uri=True, check_same_thread=False)
+                self._read_only = True
             self._db.text_factory = bytes
         return self._db
 
