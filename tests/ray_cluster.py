@@ -41,13 +41,20 @@ def running_cluster(home: Path) -> Iterator[str]:
         patch.setenv("DRIFTSCORE_CACHE", str(home / "cache"))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.delenv("RAY_ADDRESS", raising=False)
-        ray.init(
-            "local",
-            num_cpus=2,
-            include_dashboard=False,
-            log_to_driver=False,
-            object_store_memory=100_000_000,
-        )
+        for attempts_left in (2, 1, 0):  # on a busy machine Ray gives itself up after 30 s
+            try:
+                ray.init(
+                    "local",
+                    num_cpus=2,
+                    include_dashboard=False,
+                    log_to_driver=False,
+                    object_store_memory=100_000_000,
+                )
+                break
+            except Exception as error:
+                ray.shutdown()
+                if not attempts_left or "timed out during startup" not in str(error):
+                    raise
         try:
             yield str(ray.get_runtime_context().gcs_address)
         finally:

@@ -181,7 +181,10 @@ def test_a_locked_cache_is_waited_for_a_moment_and_then_not_used(
             holder.close()
 
 
-def test_a_cache_that_is_locked_for_a_moment_is_used(fake: Backbone, tmp_path: Path) -> None:
+def test_a_cache_that_is_locked_for_a_moment_is_used(
+    fake: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "WAIT_S", 60.0)  # a busy machine may let go late
     cache = TextCache(tmp_path / "texts.sqlite")
     cache.put(TEXTS, "m", {"a": fake.embed_text(["a"])[0]})
     db = sqlite3.connect(cache.path, isolation_level=None, check_same_thread=False)

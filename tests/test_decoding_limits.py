@@ -191,7 +191,7 @@ def test_pipes_and_devices_are_rows_and_nothing_waits_for_them(
             target=lambda: done.extend(one.error for one in embedder.embed(sources)), daemon=True
         )
         work.start()
-        work.join(20)
+        work.join(60)
         assert not work.is_alive(), "it waits for a pipe"
     assert ["pipe or a device" in error for error in done] == [True, True, False]
 

@@ -84,7 +84,7 @@ def test_a_pipe_receives_the_rows_and_stays_a_pipe(run: Run, wav: WriteWav, tmp_
         reader = threading.Thread(target=lambda pipe=pipe: read.append(pipe.read_bytes()))
         reader.start()
         assert run(*arguments, "--out", pipe)[0] == 0
-        reader.join(10)
+        reader.join(60)
         assert stat.S_ISFIFO(pipe.stat().st_mode)
     assert read[0].decode().startswith(HEADER)
     (tmp_path / "head.safetensors").write_bytes(read[1])

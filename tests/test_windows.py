@@ -210,7 +210,7 @@ def test_a_pipe_is_read_where_select_waits_for_sockets_only(
     writer.start()
     source = StandardInput(RawFormat("s16le", 16_000), descriptor=reading)
     blocks = [block.samples for block in source.blocks(threading.Event())]
-    writer.join(5)
+    writer.join(60)
     os.close(reading)
     np.testing.assert_array_equal(np.concatenate(blocks) * 32_768, values)
 

@@ -21,6 +21,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("ray")  # never two clusters at once
 @pytest.mark.usefixtures("cluster")
 def test_the_lab_fills_the_same_rows_on_ray_although_a_worker_is_killed(tmp_path: Path) -> None:
     home = build(tmp_path / "home")

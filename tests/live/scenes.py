@@ -142,7 +142,7 @@ class Kept:
         return [event for event in self.events if not event.rejected]
 
 
-def eventually(condition: Callable[[], object], seconds: float = 30.0) -> None:
+def eventually(condition: Callable[[], object], seconds: float = 120.0) -> None:
     """Wait until a condition holds; fail if it does not in time."""
     until = time.monotonic() + seconds
     while not condition():

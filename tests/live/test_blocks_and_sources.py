@@ -105,7 +105,7 @@ def test_a_source_that_fails_is_reported_and_opened_again() -> None:
     thread.start()
     eventually(lambda: source.opened >= 4)
     stop.set()
-    thread.join(5)
+    thread.join(60)
     assert not thread.is_alive()
     online = [s[0] for s in statuses]
     assert online[:4] == [True, False, False, True]
@@ -149,7 +149,7 @@ def piped(data: bytes, raw: RawFormat | None = None) -> tuple[int, np.ndarray]:
         return samples_of(StandardInput(raw, descriptor=reading))
     finally:
         os.close(reading) if not writer.is_alive() else None
-        writer.join(5)
+        writer.join(60)
 
 
 @pytest.mark.parametrize(("name", "dtype", "full"), [
@@ -253,7 +253,7 @@ def test_ffmpeg_is_started_again_when_the_stream_has_ended(tmp_path: Path) -> No
         eventually(lambda: queue.waiting_s >= 5.8)
     finally:
         stop.set()
-        thread.join(10)
+        thread.join(60)
         server.kill()
         server.wait()
     assert not thread.is_alive()

@@ -256,7 +256,12 @@ def test_work_is_counted_until_its_thread_is_done() -> None:
     async def scenario() -> None:
         queue = WorkQueue(workers=1, waiting=0)
         begun, release = threading.Event(), threading.Event()
-        first = asyncio.create_task(queue.run(lambda: (begun.set(), release.wait(60))))
+
+        def occupy() -> bool:
+            begun.set()
+            return release.wait(60)
+
+        first = asyncio.create_task(queue.run(occupy))
         while not begun.is_set():
             await asyncio.sleep(0.01)
         first.cancel()

@@ -53,8 +53,13 @@ def test_live_events_arrive_as_they_are_published(
     fake: Backbone, store: DecisionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.send(event(1))
-    newest, looked = store.newest(), threading.Event()
-    monkeypatch.setattr(store, "newest", lambda: (looked.set(), newest)[1])
+    position, looked = store.newest(), threading.Event()
+
+    def newest() -> int:
+        looked.set()
+        return position
+
+    monkeypatch.setattr(store, "newest", newest)
     settings = ServiceSettings(backbone=Embedder(fake, text_cache=False), event_store=store)
     with (
         threaded(create_app(settings)) as url,
