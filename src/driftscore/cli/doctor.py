@@ -17,6 +17,7 @@ from pathlib import Path
 import click
 
 from driftscore.backbones import hub, load_backbone
+from driftscore.backbones.devices import onnxruntime_providers, torch_device
 from driftscore.cli.app import app
 from driftscore.cli.options import format_option
 from driftscore.formats import OutputRow, write_rows
@@ -36,6 +37,7 @@ PURPOSES = {
     "mqtt": "driftscore listen: MQTT and Home Assistant",
     "serve": "driftscore serve: HTTP and the page",
     "ray": "--engine ray: a cluster",
+    "archive": "archives in Parquet: embed, score, find",
     "remote": "recordings by URL",
     "docs": "make docs: the documentation site",
 }
@@ -73,7 +75,9 @@ def examine(ask_hub: bool = False) -> Iterator[tuple[str, str, str]]:
     # A library that cannot be loaded may raise anything.
     try:
         dim = load_backbone("mini").embed_text(["rain"]).shape[1]
-        yield "runtime onnxruntime", OK, f"runs the model mini ({dim} dimensions)"
+        providers = ", ".join(onnxruntime_providers())
+        works = f"runs the model mini ({dim} dimensions), can use {providers}"
+        yield "runtime onnxruntime", OK, works
     except Exception as error:
         yield "runtime onnxruntime", BROKEN, f"{type(error).__name__}: {error}".split("\n")[0]
     if find_spec("torch") is not None:
@@ -81,8 +85,8 @@ def examine(ask_hub: bool = False) -> Iterator[tuple[str, str, str]]:
             import torch
 
             torch.ones(3, 3) @ torch.ones(3)
-            works = f"multiplies matrices, {torch.get_num_threads()} threads"
-            yield "runtime torch", OK, f"{torch.__version__}, {works}"
+            works = f"multiplies matrices, {torch.get_num_threads()} threads; auto uses"
+            yield "runtime torch", OK, f"{torch.__version__}, {works} {torch_device('auto')}"
         except Exception as error:
             yield "runtime torch", BROKEN, f"{type(error).__name__}: {error}".split("\n")[0]
     needs[_TEXTS] = [_SENTENCES]

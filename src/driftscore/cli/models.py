@@ -134,7 +134,9 @@ def add_to_archive(
             if not embedded.error:
                 archive.add(embedded)
                 rows += len(embedded.rows)
-    say(f"{counted(rows, 'window')} of {counted(len(missing) - tally.failed, 'recording')} in {folder}")
+    say(
+        f"{counted(rows, 'window')} of {counted(len(missing) - tally.failed, 'recording')} in {folder}"
+    )
     tally.finish(len(recordings))
 
 

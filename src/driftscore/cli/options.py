@@ -209,8 +209,9 @@ backbone_options = together(
         default=DEFAULT_BACKBONE,
         help="A name (see `list backbones`), a CLAP hub id, a folder or an npz.",
     ),
-    click.option("--runtime", type=OneOf(("auto", "torch", "onnx")), default=DEFAULT_RUNTIME,
-                 help="What a CLAP runs in."),
+    click.option("--runtime", metavar="NAME", default=DEFAULT_RUNTIME,
+                 help="What a model runs in, and where: auto, torch, onnx, cpu, cuda, cuda:1, mps, "
+                 "or both as in torch:cuda:1. auto uses a GPU if torch sees one."),
 )  # fmt: skip
 cache_option = click.option(
     "--cache", is_flag=True,
