@@ -91,6 +91,7 @@ class ZeroShotPipeline:
 
         `top_k` limits the answer to the best labels; their shares are still those among all.
         """
+        ignored.pop("batch_size", None)  # it is chosen when the model is loaded
         _note_ignored(self.__call__, ignored)
         best = self.top_k if top_k is None else _check_top_k(top_k)
         labels = self.candidate_labels if candidate_labels is None else candidate_labels

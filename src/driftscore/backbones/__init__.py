@@ -157,17 +157,16 @@ def load_backbone(
         return check_backbone(family)
     if runtime not in (None, DEFAULT_RUNTIME):
         options["runtime"] = runtime
-    if place != AUTO:
-        options["device"] = place
-    if batch_size is not None:
+    signature = inspect.signature(load)
+    if batch_size is not None and "batch_size" in signature.parameters:  # else one by one
         options["batch_size"] = batch_size
+    if place != AUTO and "device" in signature.parameters:
+        options["device"] = place
+    elif place not in (AUTO, CPU):
+        raise UsageError(f"{name} runs on the CPU only, not on {place}")
     try:
-        inspect.signature(load).bind(*arguments, **options)
+        signature.bind(*arguments, **options)
     except TypeError as error:
-        if {"device", "batch_size"} & options.keys():
-            if options.pop("device", "") == CPU and batch_size is None:
-                return check_backbone(load(*arguments, **options))
-            raise UsageError(f"{name} runs on the CPU, one window at a time") from error
         if "runtime" in options:
             raise UsageError(
                 f"Only CLAP models have a choice of runtime; {name} has one"

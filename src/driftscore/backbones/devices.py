@@ -15,9 +15,10 @@ import numpy as np
 
 from driftscore.backbones.protocol import Features
 from driftscore.backbones.vectors import Matrix
-from driftscore.errors import UsageError
+from driftscore.errors import UsageError, unknown
 
 AUTO, CPU = "auto", "cpu"
+RUNTIMES = ("auto", "torch", "onnx")
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d{1,3})?")
 _WINDOW_BYTES = 2**28
 """Memory that a window may need in a batch: what is free divided by it is the first batch."""
@@ -39,6 +40,8 @@ def split_runtime(text: str | None) -> tuple[str | None, str]:
     runtime, _, device = (text or AUTO).partition(":")
     if _DEVICE.fullmatch(text or AUTO):
         return None, text or AUTO
+    if runtime not in RUNTIMES:
+        raise unknown("runtime", runtime, (*RUNTIMES, "cpu", "cuda", "mps"))
     return runtime, device_name(device or AUTO)
 
 

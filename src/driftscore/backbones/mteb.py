@@ -190,8 +190,8 @@ class Mteb(Backbone):
         rows = np.asarray(output, np.float32)
         if rows.ndim != 2 or len(rows) != count or not np.isfinite(rows).all():
             raise FormatError(
-                f"{self.name} gives an array of shape {rows.shape} for {count} {kind}, or numbers that "
-                "are not finite; a model with one vector per item is needed"
+                f"{self.name} gives an array of shape {rows.shape} for {count} items of {kind}, or "
+                "numbers that are not finite; a model with one vector per item is needed"
             )
         return unit(rows)
 

@@ -386,7 +386,7 @@ def _list_rows(array: Any) -> NDArray[np.generic] | None:
 def _pyarrow() -> Any:
     try:
         import pyarrow
-        import pyarrow.parquet
+        import pyarrow.parquet  # noqa: F401 (an attribute of the first)
     except ImportError as error:
         raise MissingExtraError("Reading and writing Parquet", "archive") from error
     return pyarrow

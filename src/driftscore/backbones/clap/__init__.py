@@ -18,7 +18,7 @@ from pathlib import Path
 from driftscore.backbones import hub
 from driftscore.backbones.clap import exported, published
 from driftscore.backbones.clap.model import Clap
-from driftscore.backbones.devices import CPU
+from driftscore.backbones.devices import CPU, RUNTIMES
 from driftscore.errors import UsageError, unknown
 
 __all__ = ["DEFAULT", "KNOWN", "RUNTIMES", "Clap", "accepts", "load"]
@@ -33,7 +33,6 @@ DEFAULT = KNOWN[0]  # the paper's
 BROKEN = {
     "laion/larger_clap_music": "its conversion on the hub is known to score at chance",
 }
-RUNTIMES = ("auto", "torch", "onnx")
 
 
 def accepts(spec: str) -> bool:

@@ -98,7 +98,7 @@ class TorchTowers:
 
         channels = 4 if self.model.config.audio_config.enable_fusion else 1
         mels = torch.from_numpy(np.stack(log_mels)[:, None]).to(self.device)
-        longer = torch.zeros(len(log_mels), 1, dtype=torch.bool, device=self.device)
+        longer = torch.zeros(len(log_mels), 1, dtype=torch.bool).to(self.device)
         with torch.inference_mode():
             out = self.model.get_audio_features(
                 input_features=mels.expand(-1, channels, -1, -1), is_longer=longer
