@@ -1,6 +1,6 @@
-"""Devices: batches on the CPU, a GPU that only records what is moved where, memory that runs out."""
+"""Devices: batches on the CPU, a GPU that only records what is moved, memory that runs out."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,7 @@ def test_the_engine_embeds_recordings_in_batches(specs: dict[str, str]) -> None:
 class WaitingModel(Backbone):
     """A model that takes batches, and says how large they were."""
 
-    name, fingerprint, dim, rate, seconds, batch = "waiting", "waiting", 2, 100, 1.0, 4
+    name, fingerprint, dim, rate, seconds, batch = "waiting", "waiting", 2, 8000, 1.0, 4
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
@@ -99,13 +99,13 @@ class WaitingModel(Backbone):
 def test_rows_of_batches_go_to_their_recordings_and_errors_are_not_lost() -> None:
     from driftscore import Audio
 
-    clips = [Audio(np.full(100, value / 100, np.float32), 100) for value in range(1, 60)]
+    clips = [Audio(np.full(8000, value / 100, np.float32), 8000) for value in range(1, 60)]
     model = WaitingModel()
     with Embedder(model, threads=4) as embedder:
         rows = [one.rows[0, 1] for one in embedder.embed(clips)]
         np.testing.assert_allclose(rows, np.arange(1, 60) / 100, rtol=1e-6)
         assert sum(model.sizes) == 59
-        loud = Audio(np.full(100, 0.95, np.float32), 100)
+        loud = Audio(np.full(8000, 0.95, np.float32), 8000)
         with pytest.raises(ValueError, match="broken"):
             list(embedder.embed([*clips, loud]))
 
@@ -146,7 +146,7 @@ def test_one_window_that_does_not_fit_and_other_errors_are_errors() -> None:
 
 
 @pytest.fixture
-def moves(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, str]]]:
+def moves(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Two stand-in GPUs: what is moved to one stays where it is, and is recorded."""
     recorded: list[tuple[str, str]] = []
 
@@ -165,7 +165,7 @@ def moves(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, str]]]:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (3 * 2**30, 8 * 2**30))
-    yield recorded
+    return recorded
 
 
 @pytest.mark.parametrize("family", ["clap", "pe_audio"])

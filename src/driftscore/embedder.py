@@ -105,9 +105,8 @@ class Embedder:
         """The model, loaded when it is first asked for."""
         with self._locked():
             if self._backbone is None:
-                self._backbone = load_backbone(
-                    self.spec, runtime=self.runtime, batch_size=self.batch_size
-                )
+                batches = {} if self.batch_size is None else {"batch_size": self.batch_size}
+                self._backbone = load_backbone(self.spec, runtime=self.runtime, **batches)
             return self._backbone
 
     def embed(self, recordings: Iterable[Recording]) -> Iterator[Embedded]:
