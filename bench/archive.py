@@ -42,7 +42,7 @@ def measure(*, quick: bool) -> list[Figure]:
         runs, halves = ([_find(folder, home) for _ in range(turns + 1)][1:]
                         for folder in (home / "archive", half))  # fmt: skip
         size = sum(path.stat().st_size for path in shards) / windows * WINDOWS_PER_HOUR / 1e6
-        figures = [
+        return [
             *_searched(runs, halves, windows, len(shards)),
             Figure(
                 "an archive per hour of audio, windows of 3 s every 1.5 s",
@@ -52,7 +52,6 @@ def measure(*, quick: bool) -> list[Figure]:
             _embedding(home, 2 if quick else 60, 1 if quick else 5),
             _scored(home, windows),
         ]  # fmt: skip
-    return figures
 
 
 def _find(folder: Path, home: Path) -> Ran:

@@ -1,7 +1,9 @@
 """Average precision beside scikit-learn's, at the size of FSD50K.
 
 10,231 clips x 200 classes with 2 % positives and float scores; both get the same numbers, in
-turns.
+turns. Ours sorts the scores of each class: with vectors of AVX512, AVX2 or Arm that takes a tenth of
+the time that it takes without (the same machine with these turned off: 2.8 times as fast as
+scikit-learn, so the bar is not met on a processor without them).
 """
 
 import numpy as np
@@ -12,6 +14,14 @@ from driftscore.lab.metrics import average_precisions
 
 THREADS = 1
 CLIPS, CLASSES, BAR = 10_231, 200, 10
+
+
+def _simd() -> str:
+    """Return what numpy sorts with, which most of our time depends on."""
+    from numpy._core._multiarray_umath import __cpu_features__ as features
+
+    names = ("AVX512_SKX", "X86_V4", "AVX2", "X86_V3", "ASIMD")
+    return next((name for name in names if features.get(name)), "no vectors")
 
 
 def measure(*, quick: bool) -> list[Figure]:
@@ -41,7 +51,7 @@ def measure(*, quick: bool) -> list[Figure]:
             ratio=found,
             bar=f">= {BAR}x",
             met=found.median >= BAR,
-            note=f"largest difference over the classes {gap:.1e}",
+            note=f"largest difference over the classes {gap:.1e}; numpy sorts with {_simd()} here",
             details={"largest_difference": gap},
         )
     ]

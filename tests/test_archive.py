@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,9 @@ def table(folder: Path) -> Any:
 
 def windows_of(folder: Path) -> list[tuple[str, float, float]]:
     rows = table(folder)
-    return list(zip(*(rows[name].to_pylist() for name in ("file", "start_s", "end_s")), strict=True))
+    return list(
+        zip(*(rows[name].to_pylist() for name in ("file", "start_s", "end_s")), strict=True)
+    )
 
 
 def test_an_archive_has_one_row_per_window_with_what_made_it(
@@ -130,7 +133,8 @@ def test_a_run_that_is_killed_loses_and_doubles_no_row(tmp_path: Path, run: Run)
     )  # fmt: skip
     deadline = time.monotonic() + 120
     while len(list(out.glob("part-*.parquet"))) < 3:
-        assert process.poll() is None and time.monotonic() < deadline
+        assert process.poll() is None
+        assert time.monotonic() < deadline
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)
     process.wait()
@@ -295,7 +299,7 @@ def test_columns_that_are_no_embeddings_are_refused(tmp_path: Path) -> None:
     for name in columns:
         with pytest.raises(FormatError, match=re.escape(str(path))):
             open_embeddings(path, name).read()
-    with pytest.raises(UsageError, match="ragged, empty, .* none called 'x'"):
+    with pytest.raises(UsageError, match=r"ragged, empty, .* none called 'x'"):
         open_embeddings(path, "x")
     (tmp_path / "none").mkdir()
     with pytest.raises(FormatError):
@@ -376,9 +380,7 @@ def test_search_gives_the_places_of_its_definition(
         return blocks
 
     cuts = sorted({0, len(windows), *rng.integers(0, len(windows), parts - 1).tolist()})
-    stored = StoredRows(
-        Path("x"), len(windows), [part(a, b) for a, b in zip(cuts, cuts[1:], strict=False)]
-    )
+    stored = StoredRows(Path("x"), len(windows), [part(a, b) for a, b in pairwise(cuts)])
     scores = head.scores(unit(codes.astype(np.float32)))
     found = search(head, stored, top=top)
     assert [

@@ -47,7 +47,7 @@ def written(rows: list[OutputRow], format: str, columns: tuple[str, ...] = ()) -
 
 def test_every_format_describes_itself() -> None:
     assert format_names() == (
-        "audacity", "csv", "excel", "json", "jsonl", "kaleidoscope", "raven", "table"
+        "audacity", "csv", "excel", "html", "json", "jsonl", "kaleidoscope", "raven", "table"
     )  # fmt: skip
     for name in format_names():
         found = find_format(name)

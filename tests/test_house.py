@@ -16,7 +16,8 @@ from .conftest import PROJECT
 
 SOURCE = Path(driftscore.__file__).parent
 HEAVY = {"torch", "transformers", "onnxruntime", "onnx", "scipy", "matplotlib",
-         "sklearn", "ray", "fsspec", "mteb", "datasets", "huggingface_hub"}  # fmt: skip
+         "sklearn", "ray", "fsspec", "mteb", "datasets", "huggingface_hub",
+         "pyarrow", "pandas", "duckdb"}  # fmt: skip
 FILES = sorted(SOURCE.rglob("*.py"))
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 

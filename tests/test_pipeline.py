@@ -125,8 +125,8 @@ def test_the_note_is_shown_once_per_line_of_code() -> None:
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("default")
         for _ in range(3):
-            pipeline(model="fake", device=0, batch_size=8)
-    assert [str(note.message).split(" of ")[0] for note in notes] == ["batch_size, device"]
+            pipeline(model="fake", dtype="auto", num_workers=8)
+    assert [str(note.message).split(" of ")[0] for note in notes] == ["dtype, num_workers"]
     assert notes[0].filename == __file__
 
 

@@ -24,6 +24,7 @@ from driftscore.backbones import (
     check_backbone,
     load_backbone,
 )
+from driftscore.backbones.devices import device_name, split_runtime
 from driftscore.engines import (
     DEFAULT_ENGINE,
     Embedded,
@@ -54,8 +55,11 @@ class Embedder:
         audio_cache: keep embeddings on disk, by the content of the recordings.
         threads: windows in work at the same time; None for the number of cores.
         text_cache: keep the embeddings of texts on disk.
+        device: where the model runs: "auto" (a GPU if torch sees one), "cpu", "cuda", "cuda:1",
+            "mps" or the number of a GPU.
+        batch_size: windows per call; None for one on the CPU, and by its memory on a GPU.
 
-    Only `backbone` and `runtime` can change a number.
+    Only `backbone`, `runtime`, `device` and `batch_size` can change a number.
 
     """
 
@@ -69,10 +73,15 @@ class Embedder:
         audio_cache: bool = False,
         threads: int | None = None,
         text_cache: bool = True,
+        device: object = None,
+        batch_size: int | None = None,
     ) -> None:
         find(ENGINE, engine)
         thread_count(threads)
         self.runtime = None if runtime == DEFAULT_RUNTIME else runtime
+        if device is not None:
+            self.runtime = f"{split_runtime(runtime)[0] or DEFAULT_RUNTIME}:{device_name(device)}"
+        self.batch_size = batch_size
         self.engine = engine
         self.address = address
         self.audio_cache = audio_cache
@@ -83,8 +92,10 @@ class Embedder:
         self._backbone: Backbone | None = None
         if not isinstance(backbone, (str, PathLike)):
             self._backbone = check_backbone(backbone)
-            if self.runtime is not None:
-                raise UsageError("A runtime is chosen when a model is loaded; this one is loaded")
+            if self.runtime is not None or batch_size is not None:
+                raise UsageError(
+                    "A runtime or device is chosen when a model is loaded; this one is loaded"
+                )
         self._running: Engine | None = None
         self._lock = RLock()
         self._pid = getpid()
@@ -94,7 +105,8 @@ class Embedder:
         """The model, loaded when it is first asked for."""
         with self._locked():
             if self._backbone is None:
-                self._backbone = load_backbone(self.spec, runtime=self.runtime)
+                batches = {} if self.batch_size is None else {"batch_size": self.batch_size}
+                self._backbone = load_backbone(self.spec, runtime=self.runtime, **batches)
             return self._backbone
 
     def embed(self, recordings: Iterable[Recording]) -> Iterator[Embedded]:

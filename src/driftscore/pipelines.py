@@ -31,7 +31,7 @@ from driftscore.text.presets import AUTO, DEFAULT_PRESET, Preset, PromptSettings
 from driftscore.text.prompts import check_labels, split_labels
 
 TASK = "zero-shot-audio-classification"
-IGNORED = ("batch_size", "device", "device_map", "dtype", "framework", "num_workers", "token",
+IGNORED = ("device_map", "dtype", "framework", "num_workers", "token",
            "torch_dtype", "trust_remote_code", "use_auth_token", "use_fast")  # fmt: skip
 """Arguments of transformers' pipeline that are accepted and ignored: none changes a result."""
 _MAX_HEADS = 8  # sets of labels whose heads stay compiled
@@ -91,6 +91,7 @@ class ZeroShotPipeline:
 
         `top_k` limits the answer to the best labels; their shares are still those among all.
         """
+        ignored.pop("batch_size", None)  # it is chosen when the model is loaded
         _note_ignored(self.__call__, ignored)
         best = self.top_k if top_k is None else _check_top_k(top_k)
         labels = self.candidate_labels if candidate_labels is None else candidate_labels
@@ -137,18 +138,25 @@ def pipeline(
     candidate_labels: CandidateLabels | None = None,
     hypothesis_template: str | None = None,
     top_k: int | None = None,
+    device: object = None,
+    batch_size: int | None = None,
     **ignored: object,
 ) -> ZeroShotPipeline:
     """Return a callable for zero-shot audio classification.
 
-    `runtime` and `cache` (of texts) are those of a model that is loaded here, `rule` to `progress`
-    those of `Classifier`; the last three are the defaults of each call.
+    `runtime`, `device`, `batch_size` and `cache` (of texts) are those of a model that is loaded
+    here, `rule` to `progress` those of `Classifier`; `candidate_labels`, `hypothesis_template` and
+    `top_k` are the defaults of each call.
     """
     if task != TASK:
         raise unknown("task", task, [TASK])
     _note_ignored(pipeline, ignored)
     if not isinstance(model, Embedder):
-        model = Embedder(model, runtime=runtime, text_cache=cache)
+        model = Embedder(
+            model, runtime=runtime, text_cache=cache, device=device, batch_size=batch_size
+        )
+    elif device is not None or batch_size is not None:
+        raise UsageError("An embedder has its device and batches: give them to the embedder")
     classifier = Classifier(
         backbone=model,
         rule=rule,

@@ -15,6 +15,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from driftscore.audio.recordings import Audio
+from driftscore.backbones.devices import AUTO, CPU, device_name, split_runtime
 from driftscore.backbones.protocol import Backbone, Features, Named
 from driftscore.backbones.vectors import Matrix, Vector, lengths, matrix
 from driftscore.errors import MismatchError, UsageError, unknown
@@ -137,13 +138,18 @@ def load_backbone(
     spec: str | PathLike[str] = DEFAULT_BACKBONE,
     *,
     runtime: str | None = None,
+    device: object = None,
+    batch_size: int | None = None,
     **options: object,
 ) -> Backbone:
     """Load a model by its name, or by a hub id, a folder or a file that a family accepts.
 
     "module:attribute" is a family, a class or function that returns a model, or a model. `runtime`
-    chooses what a CLAP runs in; None and "auto" leave the choice to the family.
+    chooses what a CLAP runs in, and may name a device as well, as in "torch:cuda:1"; `device` and
+    `batch_size` say where and in how large batches. None and "auto" leave the choice to the family.
     """
+    runtime, named = split_runtime(runtime)
+    place = named if device is None else device_name(device)
     name = fspath(spec)
     family, arguments = find_family(name)
     load = getattr(family, "load", family)
@@ -151,8 +157,15 @@ def load_backbone(
         return check_backbone(family)
     if runtime not in (None, DEFAULT_RUNTIME):
         options["runtime"] = runtime
+    signature = inspect.signature(load)
+    if batch_size is not None and "batch_size" in signature.parameters:  # else one by one
+        options["batch_size"] = batch_size
+    if place != AUTO and "device" in signature.parameters:
+        options["device"] = place
+    elif place not in (AUTO, CPU):
+        raise UsageError(f"{name} runs on the CPU only, not on {place}")
     try:
-        inspect.signature(load).bind(*arguments, **options)
+        signature.bind(*arguments, **options)
     except TypeError as error:
         if "runtime" in options:
             raise UsageError(

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from driftscore.audio.recordings import Samples
+from driftscore.backbones.devices import CPU, onnx_providers
 from driftscore.backbones.onnx.log_mel import FrontEnd
 from driftscore.backbones.onnx.sessions import (
     OnnxSession,
@@ -65,13 +66,16 @@ class _Graph:
 
     path: Path
     sha256: str
+    device: str = CPU
 
     def __call__(self) -> "InferenceSession":
-        return open_session(read_intact(self.path, self.sha256, advice=_AGAIN))
+        content = read_intact(self.path, self.sha256, advice=_AGAIN)
+        return open_session(content, device=self.device)
 
     def __reduce__(self) -> tuple[type, tuple[object, bytes]]:
         """Pickle the content: a process on another machine may have no such file."""
-        return partial, (open_session, read_intact(self.path, self.sha256, advice=_AGAIN))
+        content = read_intact(self.path, self.sha256, advice=_AGAIN)
+        return partial, (partial(open_session, device=self.device), content)
 
 
 class Mini(LocalBackbone):
@@ -87,14 +91,15 @@ class Mini(LocalBackbone):
     context_s = CONTEXT_S
     tag_file = TAG_SPACE
 
-    def __init__(self, home: Path, sums: Mapping[str, str]) -> None:
+    def __init__(self, home: Path, sums: Mapping[str, str], device: str = CPU) -> None:
+        self.device = device
         digest = hashlib.sha256(f"mini/{_FRONT_END_REVISION}".encode())
         for name in sorted(sums):
             digest.update(bytes.fromhex(sums[name]))
         self.fingerprint = f"mini/{digest.hexdigest()}"
         graphs = ("audio.onnx", "pool.onnx", "text.onnx")
         self._audio, self._pool, self._text = (
-            OnnxSession(_Graph(home / name, sums[name])) for name in graphs
+            OnnxSession(_Graph(home / name, sums[name], device)) for name in graphs
         )
         pieces, checksum = home / "tokenizer.json", sums["tokenizer.json"]
         self._pieces = read_intact(pieces, checksum, advice=_AGAIN).decode()
@@ -145,11 +150,12 @@ class Mini(LocalBackbone):
         return without_known_words(self._pieces, labels)
 
 
-def load(home: str | PathLike[str] = HOME) -> Mini:
+def load(home: str | PathLike[str] = HOME, *, device: str = CPU) -> Mini:
     """Load the model that comes with the package, or another build of it from a folder.
 
     A graph is read, and its checksum compared, when it is first run.
     """
+    onnx_providers(device)
     folder = Path(home)
     try:
         stated = tomllib.loads((folder / MANIFEST).read_text(encoding="utf-8"))["sha256"]
@@ -158,7 +164,7 @@ def load(home: str | PathLike[str] = HOME) -> Mini:
             raise FormatError(f"{missing[0]} is missing")
     except (OSError, KeyError, TypeError, ValueError, AttributeError, FormatError) as error:
         raise FormatError(f"The model in {home} is incomplete ({error}); {_AGAIN}") from error
-    model = Mini(folder, sums)
+    model = Mini(folder, sums, device)
     if folder == HOME:
         model.calibration_file = CALIBRATIONS / "mini.safetensors"
     return model

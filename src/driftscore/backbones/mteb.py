@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from driftscore.backbones import hub
+from driftscore.backbones.devices import CPU, Batches, first_batch, torch_device
 from driftscore.backbones.protocol import Backbone, Features
 from driftscore.backbones.vectors import Matrix, Vector, unit
 from driftscore.errors import (
@@ -49,6 +50,8 @@ def load(
     rate: int | None = None,
     seconds: float | None = None,
     remote_code: bool = False,
+    device: str = "auto",
+    batch_size: int | None = None,
 ) -> "Mteb":
     """Load a model by the name that mteb has for it.
 
@@ -78,9 +81,11 @@ def load(
             f"{name} runs code from its repository. If you trust it, load it in Python: "
             f"load_backbone('mteb:{name}', remote_code=True)"
         )
+    place = torch_device(device)
+    batch = first_batch(place, batch_size)
     try:
         with hub.offline_if_unreachable():
-            encoder = meta.load_model(device="cpu")
+            encoder = meta.load_model(device=place)
     except ImportError as error:
         groups = ",".join(dict.fromkeys((*(meta.extra_requirements_groups or ()), "audio")))
         raise MissingExtraError(name, command=f"pip install 'mteb[{groups}]'") from error
@@ -96,11 +101,11 @@ def load(
         seconds = longest if longest <= _MAX_WINDOW_S else SECONDS
     if not (isinstance(rate, int) and rate > 0 and seconds > 0):
         raise UsageError(f"rate and seconds must be positive, got {rate} and {seconds}")
-    return Mteb(encoder, meta, rate, seconds, remote_code=remote_code)
+    return Mteb(encoder, meta, rate, seconds, remote_code=remote_code, device=place, batch=batch)
 
 
 class Mteb(Backbone):
-    """An encoder of mteb on the CPU; a pickled or copied object loads it again."""
+    """An encoder of mteb; a pickled or copied object loads it again."""
 
     def __init__(
         self,
@@ -110,10 +115,15 @@ class Mteb(Backbone):
         seconds: float,
         *,
         remote_code: bool = False,
+        device: str = CPU,
+        batch: int = 1,
     ) -> None:
         import mteb  # `load` has imported it without telemetry
 
         self.encoder = encoder
+        self.device = device
+        self.batch = batch
+        self._batches = Batches(batch)
         self.name = f"mteb:{meta.name}"
         self.rate = int(rate)
         self.seconds = float(seconds)
@@ -121,7 +131,7 @@ class Mteb(Backbone):
         self.runtime = f"mteb {version('mteb')}, {type(encoder).__name__}"
         self._task = mteb.get_task(_TASK).metadata
         self._encoding = threading.Lock()
-        self.dim = int(self._encode("text", "rain").shape[0])
+        self.dim = int(self._encode("text", ["rain"]).shape[1])
         settings = f"{meta.name}/{meta.revision}/{version('mteb')}/{self.rate}/{self.seconds}"
         digest = hashlib.sha256(settings.encode())
         for where, tensor in _weights(encoder):
@@ -135,52 +145,62 @@ class Mteb(Backbone):
             rate=self.rate,
             seconds=self.seconds,
             remote_code=self.remote_code,
+            device=self.device,
         )
         return hub.load_again, (again, self.fingerprint)
 
     def encode(self, features: Features) -> Vector:
         """Return the unit embedding of one window of samples."""
-        row = self._encode("audio", {"array": features, "sampling_rate": self.rate})
-        if len(row) != self.dim:
-            raise MismatchError(
-                f"{self.name} embeds sounds in {len(row)} dimensions and texts in {self.dim}, so "
-                "they cannot be compared"
-            )
+        row: Vector = self._encode_windows([features])[0]
         return row
+
+    def encode_batch(self, features: Sequence[Features]) -> Matrix:
+        """Return the unit embeddings of windows of samples."""
+        return self._batches.run(self._encode_windows, features)
+
+    def _encode_windows(self, windows: Sequence[Features]) -> Matrix:
+        items = [{"array": samples, "sampling_rate": self.rate} for samples in windows]
+        rows = self._encode("audio", items)
+        if rows.shape[1] != self.dim:
+            raise MismatchError(
+                f"{self.name} embeds sounds in {rows.shape[1]} dimensions and texts in {self.dim}, "
+                "so they cannot be compared"
+            )
+        return rows
 
     def embed_text(self, texts: Sequence[str]) -> Matrix:
         """Return one unit row per text."""
-        rows = [self._encode("text", text) for text in texts]
-        return np.stack(rows) if rows else np.zeros((0, self.dim), np.float32)
+        rows = [self._encode("text", [text]) for text in texts]
+        return np.concatenate(rows) if rows else np.zeros((0, self.dim), np.float32)
 
-    def _encode(self, kind: str, item: object) -> Vector:
-        """Return the unit embedding of one text or sound."""
+    def _encode(self, kind: str, items: Sequence[object]) -> Matrix:
+        """Return the unit embeddings of texts or sounds."""
         from torch.utils.data import DataLoader
 
-        inputs: Any = _Inputs(kind, item)
-        loader = DataLoader(inputs, batch_size=1, collate_fn=lambda _: {kind: [item]})
+        inputs: Any = _Inputs(kind, items)
+        count = len(items)
+        loader = DataLoader(inputs, batch_size=count, collate_fn=lambda _: {kind: list(items)})
         with self._encoding, _fixed_randomness():
             output: Any = self.encoder.encode(
                 loader, task_metadata=self._task, hf_split="test", hf_subset="default",
-                batch_size=1, show_progress_bar=False,
+                batch_size=count, show_progress_bar=False,
             )  # fmt: skip
         if hasattr(output, "detach"):
             output = output.detach().cpu().float().numpy()
         rows = np.asarray(output, np.float32)
-        if rows.ndim != 2 or len(rows) != 1 or not np.isfinite(rows).all():
+        if rows.ndim != 2 or len(rows) != count or not np.isfinite(rows).all():
             raise FormatError(
-                f"{self.name} gives an array of shape {rows.shape} for one {kind}, or numbers that "
-                "are not finite; a model with one vector per item is needed"
+                f"{self.name} gives an array of shape {rows.shape} for {count} items of {kind}, or "
+                "numbers that are not finite; a model with one vector per item is needed"
             )
-        row: Vector = unit(rows)[0]
-        return row
+        return unit(rows)
 
 
 class _Inputs(list[dict[str, object]]):
-    """A dataset of one column and row, with the attributes that mteb's encoders look at."""
+    """A dataset of one column, with the attributes that mteb's encoders look at."""
 
-    def __init__(self, column: str, item: object) -> None:
-        super().__init__([{column: item}])
+    def __init__(self, column: str, items: Sequence[object]) -> None:
+        super().__init__([{column: item} for item in items])
         self.features = {column: None}
         self.column_names = [column]
 

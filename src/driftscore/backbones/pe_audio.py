@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from driftscore.audio.recordings import Samples
 from driftscore.backbones import hub
+from driftscore.backbones.devices import CPU, Batches, first_batch, torch_device
 from driftscore.backbones.onnx.sessions import embed_alike
 from driftscore.backbones.protocol import LOGIT_SCALE, Backbone, Features
 from driftscore.backbones.vectors import Matrix, Vector, unit
@@ -54,7 +55,13 @@ def accepts(spec: str) -> bool:
     return spec in KNOWN if folder is None else hub.model_type(folder) in _TYPES
 
 
-def load(spec: str | os.PathLike[str] = DEFAULT, *, seconds: float = SECONDS) -> "PeAudio":
+def load(
+    spec: str | os.PathLike[str] = DEFAULT,
+    *,
+    seconds: float = SECONDS,
+    device: str = "auto",
+    batch_size: int | None = None,
+) -> "PeAudio":
     """Load a model by hub id or folder; `seconds` is the length of its windows."""
     if not 0.1 <= seconds <= 400:
         raise UsageError(f"A window of PE-AV has from 0.1 to 400 seconds, got {seconds}")
@@ -64,18 +71,28 @@ def load(spec: str | os.PathLike[str] = DEFAULT, *, seconds: float = SECONDS) ->
     home = hub.obtain(
         name, complete=lambda folder: bool(hub.weight_files(folder)), choose=hub.checkpoint_files
     )
-    return PeAudio(name, home, seconds)
+    return PeAudio(name, home, seconds, device, batch_size)
 
 
 class PeAudio(Backbone):
-    """The audio and text towers of a PE-AV, in float32 on the CPU.
+    """The audio and text towers of a PE-AV, in float32.
 
     A pickled or copied object holds the folder of the checkpoint and reads it again.
     """
 
     runtime = "torch; PE-AV has no other runtime"
 
-    def __init__(self, name: str, home: Path, seconds: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        home: Path,
+        seconds: float,
+        device: str = CPU,
+        batch_size: int | None = None,
+    ) -> None:
+        self.device = torch_device(device)
+        self.batch = first_batch(self.device, batch_size)
+        self._batches = Batches(self.batch)
         self.name = name
         self.home = home.absolute()
         self.seconds = seconds
@@ -109,10 +126,11 @@ class PeAudio(Backbone):
         self.fingerprint = f"pe_audio/{digest.hexdigest()}"
         scale = float(self._model.text_audio_logit_scale.detach()[0])
         self.logit_scale = scale if scale > 0 else LOGIT_SCALE
+        self._model = self._model.to(self.device)
         self._encoding = threading.Lock()
 
     def __reduce__(self) -> tuple[object, tuple[object, str]]:
-        again = partial(PeAudio, self.name, self.home, self.seconds)
+        again = partial(PeAudio, self.name, self.home, self.seconds, self.device)
         return hub.load_again, (again, self.fingerprint)
 
     def features(self, samples: Samples) -> Features:
@@ -122,12 +140,19 @@ class PeAudio(Backbone):
 
     def encode(self, features: Features) -> Vector:
         """Return the unit embedding of one window."""
+        row: Vector = self._encode([features])[0]
+        return row
+
+    def encode_batch(self, features: Sequence[Features]) -> Matrix:
+        """Return the unit embeddings of windows."""
+        return self._batches.run(self._encode, features)
+
+    def _encode(self, windows: Sequence[Features]) -> Matrix:
         import torch
 
+        samples = torch.from_numpy(np.stack(windows)[:, None]).to(self.device)
         with torch.inference_mode():
-            out = self._model.get_audio_embeds(torch.from_numpy(features)[None, None])
-        row: Vector = unit(out.numpy())[0]
-        return row
+            return unit(self._model.get_audio_embeds(samples).cpu().numpy())
 
     def embed_text(self, texts: Sequence[str]) -> Matrix:
         """Return one unit row per text."""
@@ -143,7 +168,7 @@ class PeAudio(Backbone):
         """Return the embeddings of texts of one token length, not unit."""
         import torch
 
-        tokens = torch.from_numpy(ids)
+        tokens = torch.from_numpy(ids).to(self.device)
         text, before_norm = self._model.text_model, []
         with self._encoding, torch.inference_mode():
             hook = text.final_norm.register_forward_pre_hook(
@@ -153,7 +178,7 @@ class PeAudio(Backbone):
                 text(input_ids=tokens, attention_mask=torch.ones_like(tokens))
             finally:
                 hook.remove()
-            rows: Matrix = self._model.text_audio_head(before_norm[0][:, 0]).numpy()
+            rows: Matrix = self._model.text_audio_head(before_norm[0][:, 0]).cpu().numpy()
         return rows
 
 

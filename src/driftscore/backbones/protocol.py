@@ -66,8 +66,17 @@ class Backbone(Protocol):
     cores if a window is encoded on one thread (ONNX), one if the library uses several threads for
     one window (torch)."""
 
+    device: str = "cpu"
+    """Where it runs: cpu, cuda, cuda:1 or mps."""
+    batch: int = 1
+    """How many windows `encode_batch` is best given: more than one on a GPU."""
+
     def encode(self, features: Features) -> Vector:
         """Return the unit embedding of the features of one window."""
+
+    def encode_batch(self, features: Sequence[Features]) -> Matrix:
+        """Return one unit row per window; the last bits of a row may depend on the others."""
+        return np.stack([self.encode(one) for one in features])
 
     def embed_text(self, texts: Sequence[str]) -> Matrix:
         """Return one unit row per text, the same whatever else is in the list."""
@@ -110,7 +119,8 @@ class Backbone(Protocol):
         Runtimes of one model agree up to the last bits, so their banks and heads may be mixed, but
         no number may depend on which of them happened to fill a cache.
         """
-        return self.fingerprint
+        alone = self.device == "cpu" and self.batch == 1
+        return self.fingerprint if alone else f"{self.fingerprint}+batches on {self.device}"
 
 
 @runtime_checkable

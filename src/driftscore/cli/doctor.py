@@ -18,6 +18,7 @@ from pathlib import Path
 import click
 
 from driftscore.backbones import hub, load_backbone
+from driftscore.backbones.devices import onnxruntime_providers, torch_device
 from driftscore.cli.app import app
 from driftscore.cli.options import format_option
 from driftscore.formats import OutputRow, write_rows
@@ -38,6 +39,7 @@ PURPOSES = {
     "privacy": "driftscore listen --privacy: a voice detector",
     "serve": "driftscore serve: HTTP and the page",
     "ray": "--engine ray: a cluster",
+    "archive": "archives in Parquet: embed, score, find",
     "remote": "recordings by URL",
     "docs": "make docs: the documentation site",
 }
@@ -76,7 +78,9 @@ def examine(ask_hub: bool = False, mqtt: str | None = None) -> Iterator[tuple[st
     # A library that cannot be loaded may raise anything.
     try:
         dim = load_backbone("mini").embed_text(["rain"]).shape[1]
-        yield "runtime onnxruntime", OK, f"runs the model mini ({dim} dimensions)"
+        providers = ", ".join(onnxruntime_providers())
+        works = f"runs the model mini ({dim} dimensions), can use {providers}"
+        yield "runtime onnxruntime", OK, works
     except Exception as error:
         yield "runtime onnxruntime", BROKEN, f"{type(error).__name__}: {error}".split("\n")[0]
     if find_spec("torch") is not None:
@@ -84,8 +88,8 @@ def examine(ask_hub: bool = False, mqtt: str | None = None) -> Iterator[tuple[st
             import torch
 
             torch.ones(3, 3) @ torch.ones(3)
-            works = f"multiplies matrices, {torch.get_num_threads()} threads"
-            yield "runtime torch", OK, f"{torch.__version__}, {works}"
+            works = f"multiplies matrices, {torch.get_num_threads()} threads; auto uses"
+            yield "runtime torch", OK, f"{torch.__version__}, {works} {torch_device('auto')}"
         except Exception as error:
             yield "runtime torch", BROKEN, f"{type(error).__name__}: {error}".split("\n")[0]
     needs[_TEXTS] = [_SENTENCES]

@@ -134,7 +134,8 @@ def add_to_archive(
             if not embedded.error:
                 archive.add(embedded)
                 rows += len(embedded.rows)
-    say(f"{counted(rows, 'window')} of {counted(len(missing) - tally.failed, 'recording')} in {folder}")
+    count = counted(len(missing) - tally.failed, "recording")
+    say(f"{counted(rows, 'window')} of {count} in {folder}")
     tally.finish(len(recordings))
 
 

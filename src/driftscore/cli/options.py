@@ -27,6 +27,7 @@ from click.shell_completion import CompletionItem
 from driftscore.audio.decoding import PartialFile
 from driftscore.audio.recordings import expand
 from driftscore.backbones import DEFAULT_BACKBONE, DEFAULT_RUNTIME, backbone_names
+from driftscore.backbones.devices import split_runtime
 from driftscore.classifier import Classifier
 from driftscore.cli.output import counted, say
 from driftscore.embedder import Embedder
@@ -216,8 +217,10 @@ backbone_options = together(
         default=DEFAULT_BACKBONE,
         help="A name (see `list backbones`), a CLAP hub id, a folder or an npz.",
     ),
-    click.option("--runtime", type=OneOf(("auto", "torch", "onnx")), default=DEFAULT_RUNTIME,
-                 help="What a CLAP runs in."),
+    click.option("--runtime", metavar="NAME", default=DEFAULT_RUNTIME,
+                 callback=lambda _context, _option, text: split_runtime(text) and text,
+                 help="What a model runs in, and where: auto, torch, onnx, cpu, cuda, cuda:1, mps, "
+                 "or both as in torch:cuda:1. auto uses a GPU if torch sees one."),
 )  # fmt: skip
 cache_option = click.option(
     "--cache", is_flag=True,

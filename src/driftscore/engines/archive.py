@@ -358,7 +358,9 @@ def _parquet_blocks(path: Path, file: Any, column: str, *, ours: bool) -> Iterat
             files, spans = _numbers(path, first, 0 if "file" in has else size), None
             if "file" in has:
                 texts = batch["file"].dictionary_encode()
-                files = np.array(texts.dictionary.to_pylist(), object)[np.from_dlpack(texts.indices)]
+                files = np.array(texts.dictionary.to_pylist(), object)[
+                    np.from_dlpack(texts.indices)
+                ]
             if {"start_s", "end_s"} <= has:
                 spans = np.stack([numbers["start_s"], numbers["end_s"]], 1).astype(np.float64)
             scales = numbers["scale"].astype(np.float32) if ours and "scale" in has else None
@@ -384,7 +386,7 @@ def _list_rows(array: Any) -> NDArray[np.generic] | None:
 def _pyarrow() -> Any:
     try:
         import pyarrow
-        import pyarrow.parquet
+        import pyarrow.parquet  # noqa: F401 (an attribute of the first)
     except ImportError as error:
         raise MissingExtraError("Reading and writing Parquet", "archive") from error
     return pyarrow

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from threading import Event, Semaphore
+from threading import Event, Lock, Semaphore
 
 import numpy as np
 
 from driftscore.audio.decoding import check_file
 from driftscore.audio.recordings import Recording, Window, describe, sounding_windows
+from driftscore.backbones.protocol import Features
 from driftscore.backbones.vectors import Vector
 from driftscore.engines.audio_cache import (
     BLOCK,
@@ -58,7 +59,10 @@ class LocalEngine:
         threads = thread_count(settings.threads)
         # A worker computes the features of the next window while others use the network.
         self.turns = Semaphore(min(threads, self.backbone.parallel))
-        self.slots = 2 * threads + 1
+        # On a GPU windows wait together, and the next batch is prepared while one runs.
+        self.pending: deque[tuple[Features, Future[Vector]]] = deque()
+        self.batching = Lock()
+        self.slots = 2 * max(threads, self.backbone.batch) + 1
         self.readers = threads + _MORE_READERS
         self.closed = Event()
         self._threads, self._runs = threads, 0
@@ -100,6 +104,37 @@ class LocalEngine:
                 self._open_pools()
                 for pool in pools:
                     pool.shutdown(wait=False)
+
+    def submit(self, window: Window) -> "Future[Vector]":
+        """Return what will be the embedding of a window."""
+        if self.backbone.batch == 1:
+            return self.worker_pool.submit(self.encode, window)
+        row: Future[Vector] = Future()
+        task = self.worker_pool.submit(self._prepare, window, row)
+        task.add_done_callback(lambda done: done.cancelled() and row.cancel())
+        return row
+
+    def _prepare(self, window: Window, row: "Future[Vector]") -> None:
+        """Compute features, and run a batch of all windows that wait, if none is running."""
+        try:
+            self.pending.append((self.backbone.features(window.samples), row))
+        except Exception as error:
+            row.set_exception(error)
+        while self.pending and self.batching.acquire(blocking=False):
+            try:
+                count = min(len(self.pending), self.backbone.batch)
+                some = [self.pending.popleft() for _ in range(count)]
+                some = [one for one in some if one[1].set_running_or_notify_cancel()]
+                rows = (
+                    self.backbone.encode_batch([features for features, _ in some]) if some else ()
+                )
+                for (_, done), vector in zip(some, rows, strict=True):
+                    done.set_result(vector)
+            except Exception as error:
+                for _, done in some:
+                    done.set_exception(error)
+            finally:
+                self.batching.release()
 
     def encode(self, window: Window) -> Vector:
         """Return the embedding of one window."""
@@ -213,7 +248,7 @@ class _Run:
                 return
             if self._engine.closed.is_set():
                 raise CancelledError  # not a return: the rest of the recording is missing
-            row = self._engine.worker_pool.submit(self._engine.encode, window)
+            row = self._engine.submit(window)
             row.add_done_callback(lambda _: self._slots.release())
             task.spans.append((window.start_s, window.end_s))
             task.rows.append(row)

@@ -47,9 +47,10 @@ def _player(row: OutputRow) -> str:
     source = row.get("file")
     if not isinstance(source, str) or not source or row.get("error"):
         return ""
-    name = source if "://" in source else full_path(source).as_posix()
-    address = quote(name.encode("utf-8", "surrogateescape"), safe="/:?&=%" if "://" in source else "/")
-    if "://" not in source:
+    remote = "://" in source
+    name = source if remote else full_path(source).as_posix()
+    address = quote(name.encode("utf-8", "surrogateescape"), safe="/:?&=%" if remote else "/")
+    if not remote:
         address = f"file://{'' if address.startswith('/') else '/'}{address}"
     if row.get("start_s") not in (None, "") and "end_s" in row:
         address += f"#t={number(row, 'start_s'):.2f},{number(row, 'end_s'):.2f}"

@@ -86,13 +86,17 @@ def fold_mean_accuracy(truth: ArrayLike, scores: ArrayLike, folds: Sequence[Hash
 def average_precisions(truth: ArrayLike, scores: ArrayLike) -> Floats:
     """Return each class's average precision; NaN marks a class without a positive."""
     present, rows = _multi_label(truth, scores)
-    columns = rows.T.copy()  # the scores of a class are contiguous: sorting is then fast
+    # The values of a class are contiguous. Most time is that of sorting them, which takes a third
+    # to a half in float32, where that loses nothing.
+    narrow = rows.T.astype(np.float32)
+    columns = narrow if np.array_equal(narrow.T, rows) else rows.T.copy()
+    positive = present.T.copy()
     precisions = np.full(len(columns), np.nan)
     for number, column in enumerate(columns):
-        positives = np.sort(column[present[:, number]])
+        positives = np.sort(column[positive[number]])
         if len(positives):
-            at_least = len(column) - np.searchsorted(np.sort(column), positives, side="left")
-            true = len(positives) - np.searchsorted(positives, positives, side="left")
+            at_least = len(column) - np.sort(column).searchsorted(positives)
+            true = len(positives) - positives.searchsorted(positives)
             precisions[number] = np.mean(true / at_least)
     return precisions
 

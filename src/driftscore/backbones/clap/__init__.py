@@ -18,6 +18,7 @@ from pathlib import Path
 from driftscore.backbones import hub
 from driftscore.backbones.clap import exported, published
 from driftscore.backbones.clap.model import Clap
+from driftscore.backbones.devices import CPU, RUNTIMES
 from driftscore.errors import UsageError, unknown
 
 __all__ = ["DEFAULT", "KNOWN", "RUNTIMES", "Clap", "accepts", "load"]
@@ -32,7 +33,6 @@ DEFAULT = KNOWN[0]  # the paper's
 BROKEN = {
     "laion/larger_clap_music": "its conversion on the hub is known to score at chance",
 }
-RUNTIMES = ("auto", "torch", "onnx")
 
 
 def accepts(spec: str) -> bool:
@@ -45,9 +45,19 @@ def accepts(spec: str) -> bool:
 
 
 def load(
-    spec: str | os.PathLike[str] = DEFAULT, *, runtime: str = "auto", force: bool = False
+    spec: str | os.PathLike[str] = DEFAULT,
+    *,
+    runtime: str = "auto",
+    force: bool = False,
+    device: str = "auto",
+    batch_size: int | None = None,
 ) -> Clap:
-    """Load a CLAP by hub id or folder; `force` loads one that is known to be broken."""
+    """Load a CLAP by hub id or folder; `force` loads one that is known to be broken.
+
+    Batches are for torch; onnxruntime encodes windows one by one, on the CPU unless a device is
+    named.
+    """
+    place = CPU if device == "auto" else device
     name, variant = published.split_variant(os.fspath(spec))
     if runtime not in RUNTIMES:
         raise unknown("runtime", runtime, RUNTIMES)
@@ -58,11 +68,11 @@ def load(
         )
     export = None if runtime == "torch" or variant else exported.find(name)
     if export is not None:
-        return exported.open_export(export)
+        return exported.open_export(export, place)
     if _is_published(name, variant, runtime):
         if runtime == "torch":
             raise UsageError(f"{name} is a published ONNX export, which runs in onnxruntime only")
-        return published.load_published(name, variant)
+        return published.load_published(name, variant, place)
     if runtime == "onnx":
         raise UsageError(
             f"{name} has not been exported, which --runtime onnx needs: driftscore export {name}"
@@ -71,7 +81,7 @@ def load(
         raise UsageError(f"{name} is an export: run it with --runtime onnx")
     from driftscore.backbones.clap.torch_towers import load_torch
 
-    return load_torch(name, requested=runtime == "torch")
+    return load_torch(name, requested=runtime == "torch", device=device, batch_size=batch_size)
 
 
 def _is_published(name: str, variant: str | None, runtime: str) -> bool:

@@ -22,6 +22,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from driftscore.backbones.clap.model import TEXT_ROWS, Clap, Description, OnnxTower, OnnxTowers
+from driftscore.backbones.devices import CPU, onnx_providers
 from driftscore.backbones.hub import local_folder
 from driftscore.backbones.onnx.external_data import check_no_external_data
 from driftscore.backbones.onnx.sessions import open_session, open_tokenizer, read_intact
@@ -159,31 +160,35 @@ def source_digest(folder: Path) -> str:
     return hashlib.sha256("".join(f"{p.name} {sha256(p)}\n" for p in files).encode()).hexdigest()
 
 
-def open_export(export: Export) -> Clap:
+def open_export(export: Export, device: str = CPU) -> Clap:
     """Return the model of an export, in onnxruntime."""
+    onnx_providers(device)
     precision = export.manifest.precision
     with reading(export.home / "tokenizer.json", "tokenizer"):
         # Its file already says not to pad and where to cut.
         tokenizer = open_tokenizer(export.read("tokenizer.json").decode())
     note = f"onnxruntime, on the export in {export.home} ({precision})"
-    return Clap(open_towers(export), export.manifest.model, tokenizer, runtime=note)
+    towers = open_towers(export, device)
+    return Clap(towers, export.manifest.model, tokenizer, runtime=note, device=device)
 
 
-def open_towers(export: Export) -> OnnxTowers:
+def open_towers(export: Export, device: str = CPU) -> OnnxTowers:
     """Return the towers of an export; each is checked against the probe when it is first used."""
     there = Export(export.home.resolve(), export.manifest)  # for a copy in another process
-    audio, text = (OnnxTower(partial(_open_tower, there, kind)) for kind in ("audio", "text"))
+    audio, text = (
+        OnnxTower(partial(_open_tower, there, kind, device)) for kind in ("audio", "text")
+    )
     # int8 rounds all rows of a call with one scale, so a row would depend on the others.
     rows = TEXT_ROWS if export.manifest.precision == "fp32" else 1
     return OnnxTowers(audio, text, text_rows=rows)
 
 
-def _open_tower(export: Export, kind: str) -> "InferenceSession":
+def _open_tower(export: Export, kind: str, device: str) -> "InferenceSession":
     """Open a tower; one that gives other embeddings than torch is an error."""
     home = export.home
     path, graph = home / f"{kind}.onnx", export.read(f"{kind}.onnx")
     check_no_external_data(graph, where=str(path))
-    session, probe = open_session(graph, where=path), Probe.load(home)
+    session, probe = open_session(graph, where=path, device=device), Probe.load(home)
     with reading(home, "export of a CLAP"):
         if kind == "audio":
             expected = probe.audio

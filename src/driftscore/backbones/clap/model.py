@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftscore.audio.recordings import Samples
+from driftscore.backbones.devices import CPU, Batches
 from driftscore.backbones.hub import ModelSettings
 from driftscore.backbones.onnx.log_mel import ClapMel
 from driftscore.backbones.onnx.sessions import InputArray, OnnxSession, embed_alike
@@ -39,8 +40,8 @@ class Towers(Protocol):
     text_rows: int
     """Texts per call: `TEXT_ROWS`, or 1 if the rows of a call affect each other."""
 
-    def audio(self, log_mel: Features) -> Vector:
-        """Return the embedding of the log-mel of one window."""
+    def audio(self, log_mels: Sequence[Features]) -> Matrix:
+        """Return the embeddings of the log-mels of windows."""
 
     def text(self, ids: NDArray[np.int64]) -> Matrix:
         """Return the embeddings of texts of one token length, (rows, n)."""
@@ -81,15 +82,17 @@ class OnnxTowers:
         self._text = text
         self.text_rows = text_rows
 
-    def audio(self, log_mel: Features) -> Vector:
-        """Return the embedding of the log-mel of one window."""
+    def audio(self, log_mels: Sequence[Features]) -> Matrix:
+        """Return the embeddings of the log-mels of windows, one by one."""
+        return np.concatenate([self._row(log_mel) for log_mel in log_mels])
+
+    def _row(self, log_mel: Features) -> Matrix:
         # A fused model reads four views of a clip, or the same one four times if it is short.
         fused = any(value.name == "is_longer" for value in self._audio.open().get_inputs())
         views = np.repeat(log_mel[None, None], 4 if fused else 1, axis=1)
         longer = np.zeros((1, 1), bool)
         values = {"log_mel": log_mel, "input_features": views, "is_longer": longer}
-        row: Vector = self._audio.rows(values)[0]
-        return row
+        return self._audio.rows(values)
 
     def text(self, ids: NDArray[np.int64]) -> Matrix:
         """Return the embeddings of texts of one token length."""
@@ -109,11 +112,21 @@ class Description:
 
 
 class Clap(Backbone):
-    """A CLAP model, in float32 on the CPU."""
+    """A CLAP model, in float32."""
 
     def __init__(
-        self, towers: Towers, description: Description, tokenizer: "Tokenizer", *, runtime: str
+        self,
+        towers: Towers,
+        description: Description,
+        tokenizer: "Tokenizer",
+        *,
+        runtime: str,
+        device: str = CPU,
+        batch: int = 1,
     ) -> None:
+        self.device = device
+        self.batch = batch
+        self._batches = Batches(batch)
         self.towers = towers
         self.description = description
         self.tokenizer = tokenizer
@@ -131,7 +144,7 @@ class Clap(Backbone):
     def cache_key(self) -> str:
         """Fingerprint, runtime and texts per call: what the last bits of an embedding depend on."""
         alone = "+1" if self.towers.text_rows == 1 else ""
-        return f"{self.fingerprint}+{self.towers.runtime_name}{alone}"
+        return f"{super().cache_key}+{self.towers.runtime_name}{alone}"
 
     def features(self, samples: Samples) -> Features:
         """Return the log-mel of one window, (frames, mels)."""
@@ -139,8 +152,12 @@ class Clap(Backbone):
 
     def encode(self, features: Features) -> Vector:
         """Return the unit embedding of the log-mel of one window."""
-        row: Vector = unit(self.towers.audio(features)[None])[0]
+        row: Vector = unit(self.towers.audio([features]))[0]
         return row
+
+    def encode_batch(self, features: Sequence[Features]) -> Matrix:
+        """Return the unit embeddings of windows."""
+        return unit(self._batches.run(self.towers.audio, features))
 
     def embed_text(self, texts: Sequence[str]) -> Matrix:
         """Return one unit row per text."""

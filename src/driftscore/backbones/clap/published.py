@@ -28,6 +28,7 @@ from driftscore.backbones.clap.model import (
     OnnxTowers,
     read_mel,
 )
+from driftscore.backbones.devices import CPU, onnx_providers
 from driftscore.backbones.onnx.external_data import read_beside
 from driftscore.backbones.onnx.sessions import open_session, open_tokenizer
 from driftscore.backbones.protocol import LOGIT_SCALE
@@ -66,8 +67,9 @@ def _graphs(variant: str) -> tuple[str, str]:
     return f"onnx/audio_model{suffix}.onnx", f"onnx/text_model{suffix}.onnx"
 
 
-def load_published(name: str, variant: str | None) -> Clap:
+def load_published(name: str, variant: str | None, device: str = CPU) -> Clap:
     """Load a published export by its folder or hub id."""
+    onnx_providers(device)
     chosen = variant or "fp32"
     graphs = _graphs(chosen)
 
@@ -98,7 +100,7 @@ def load_published(name: str, variant: str | None) -> Clap:
     front_end = f"clap-onnx/{FRONT_END_REVISION}/{sorted(asdict(mel).items())}"
     fingerprint = hashlib.sha256(front_end.encode() + digest.hexdigest().encode()).hexdigest()
     audio, text = (
-        OnnxTower(partial(_open_tower, folder.absolute() / graph, tower))
+        OnnxTower(partial(_open_tower, folder.absolute() / graph, tower, device))
         for graph, tower in zip(graphs, NAMES, strict=True)
     )
     return Clap(
@@ -112,6 +114,7 @@ def load_published(name: str, variant: str | None) -> Clap:
         ),
         open_tokenizer(tokenizer, longest=MAX_TOKENS),
         runtime=f"onnxruntime, on the graphs in {folder / 'onnx'} ({chosen})",
+        device=device,
     )
 
 
@@ -136,9 +139,9 @@ def _read_graph(path: Path) -> tuple[bytes, dict[str, bytes]]:
     return content, read_beside(content, path)
 
 
-def _open_tower(path: Path, kind: str) -> "InferenceSession":
+def _open_tower(path: Path, kind: str, device: str) -> "InferenceSession":
     """Return the open session of a graph ("audio" or "text") with the usual inputs and outputs."""
-    session = open_session(*_read_graph(path), where=path)
+    session = open_session(*_read_graph(path), where=path, device=device)
     inputs = [value.name for value in session.get_inputs()]
     outputs = [value.name for value in session.get_outputs()]
     main, output = NAMES[kind]

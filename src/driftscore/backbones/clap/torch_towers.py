@@ -1,6 +1,7 @@
 """CLAP in torch with transformers: the reference that exported towers are checked against."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from importlib.util import find_spec
@@ -19,8 +20,9 @@ from driftscore.backbones.clap.model import (
     Description,
     read_mel,
 )
+from driftscore.backbones.devices import CPU, first_batch, torch_device
 from driftscore.backbones.protocol import Features
-from driftscore.backbones.vectors import Matrix, Vector
+from driftscore.backbones.vectors import Matrix
 from driftscore.errors import FormatError, MissingExtraError
 from driftscore.storage.files import is_folder
 from driftscore.system.process import environment
@@ -41,7 +43,7 @@ class TorchTowers:
     parallel = 1
     text_rows = TEXT_ROWS
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, device: str = CPU) -> None:
         self.name = name
         if any(find_spec(library) is None for library in ("torch", "transformers")):
             raise MissingExtraError("The clap backbone", "clap")
@@ -70,6 +72,7 @@ class TorchTowers:
         tokenizer.enable_truncation(MAX_TOKENS)
         self.tokenizer = tokenizer
         self.model: TorchModel = model.float().eval()
+        self.device = torch_device(device)
         mel = read_mel(extractor.to_dict(), where=name)
         digest = hashlib.sha256(f"clap/{FRONT_END_REVISION}/{sorted(asdict(mel).items())}".encode())
         digest.update(tokenizer.to_str().encode())
@@ -83,29 +86,30 @@ class TorchTowers:
             logit_scale=float(model.logit_scale_a.detach().exp()),
             mel=mel,
         )
+        self.model = self.model.to(self.device)
 
     def __reduce__(self) -> tuple[object, tuple[object, str]]:
         where = str(Path(self.name).resolve()) if is_folder(self.name) else self.name
-        return hub.load_again, (partial(TorchTowers, where), self.fingerprint)
+        return hub.load_again, (partial(TorchTowers, where, self.device), self.fingerprint)
 
-    def audio(self, log_mel: Features) -> Vector:
-        """Return the embedding of the log-mel of one window."""
+    def audio(self, log_mels: Sequence[Features]) -> Matrix:
+        """Return the embeddings of the log-mels of windows."""
         import torch
 
         channels = 4 if self.model.config.audio_config.enable_fusion else 1
-        mel = torch.from_numpy(log_mel).expand(1, channels, -1, -1)
+        mels = torch.from_numpy(np.stack(log_mels)[:, None]).to(self.device)
+        longer = torch.zeros(len(log_mels), 1, dtype=torch.bool).to(self.device)
         with torch.inference_mode():
             out = self.model.get_audio_features(
-                input_features=mel, is_longer=torch.zeros(1, 1, dtype=torch.bool)
+                input_features=mels.expand(-1, channels, -1, -1), is_longer=longer
             )
-        row: Vector = _pooled(out)[0]
-        return row
+        return _pooled(out)
 
     def text(self, ids: NDArray[np.int64]) -> Matrix:
         """Return the embeddings of texts of one token length."""
         import torch
 
-        tokens = torch.from_numpy(ids)
+        tokens = torch.from_numpy(ids).to(self.device)
         with torch.inference_mode():
             out = self.model.get_text_features(
                 input_ids=tokens, attention_mask=torch.ones_like(tokens)
@@ -124,15 +128,22 @@ def tensors_of(model: TorchModel) -> dict[str, NDArray[np.float32]]:
 
 def _pooled(out: Any) -> Matrix:
     """Return the embeddings: transformers 5 wraps them in an object, 4 returns the tensor."""
-    rows: Matrix = getattr(out, "pooler_output", out).numpy()
+    rows: Matrix = getattr(out, "pooler_output", out).cpu().numpy()
     return rows
 
 
-def load_torch(name: str, *, requested: bool = True) -> Clap:
+def load_torch(
+    name: str, *, requested: bool = True, device: str = CPU, batch_size: int | None = None
+) -> Clap:
     """Load a CLAP into torch by hub id or folder; `requested` is for the note on the runtime."""
-    towers = TorchTowers(name)
+    towers = TorchTowers(name, device)
     why = "torch, as requested" if requested else (
         f"torch: {name} has not been exported; `driftscore export {name}` makes it faster, and "
         "needs torch only once"
     )  # fmt: skip
-    return Clap(towers, towers.description, towers.tokenizer, runtime=why)
+    batch = first_batch(towers.device, batch_size)
+    if towers.device != CPU:
+        why = f"torch on {towers.device}, batches of {batch}"
+    return Clap(
+        towers, towers.description, towers.tokenizer, runtime=why, device=towers.device, batch=batch
+    )

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from driftscore.backbones.devices import CPU, onnx_providers
 from driftscore.backbones.vectors import Matrix, unit
 from driftscore.errors import DriftscoreError, FormatError
 from driftscore.storage.files import reading
@@ -38,8 +39,9 @@ def open_session(
     data: Mapping[str, bytes] | None = None,
     *,
     where: str | Path = "A graph of the model",
+    device: str = CPU,
 ) -> "InferenceSession":
-    """Return an onnxruntime session that runs a graph on one thread of the CPU.
+    """Return an onnxruntime session that runs a graph on one thread of the CPU, or on a device.
 
     `data` is the content of the files that the graph refers to (see `external_data`), by name;
     `where` names the graph in an error.
@@ -57,7 +59,7 @@ def open_session(
             list(data), list(data.values()), sizes
         )
     with _running(f"{where} cannot be loaded"):
-        return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(graph, options, providers=onnx_providers(device))
 
 
 @contextmanager
