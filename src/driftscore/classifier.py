@@ -163,9 +163,9 @@ class Classifier:
                 name: self._embeddings(value) if name in _EMBEDDING_SETTINGS else value
                 for name, value in (self.settings or {}).items()
             }
-            bank = None
+            words = None
             if labels:
-                bank = build_bank(
+                words = build_bank(
                     labels,
                     model,
                     settings=self.prompts,
@@ -174,17 +174,14 @@ class Classifier:
                     drifts=bool(self.rule_.needs & NOISY_PROMPTS),
                     progress=self.progress,
                 )
-            if examples:
-                if self.rule_.name == _ANCHOR and bank is not None and calibration is not None:
-                    # Words are anchored, what was learnt from examples is not.
-                    chosen = {**calibration.settings.get(_ANCHOR, {}), **settings}
-                    how = {k: chosen[k] for k in ("weight", "sharpness") if k in chosen}
-                    prototypes = anchored(bank.prototypes, calibration, **how)
-                    bank = replace(bank, prototypes=prototypes)
-                    settings["weight"] = 0.0
-                words, bank = bank, with_examples(bank, examples, model, calibration)
-            if bank is None:
-                raise UsageError("No labels given; name the sounds to look for, or give a head")
+            if examples and words and calibration and self.rule_.name == _ANCHOR:
+                # Words are anchored, what is learnt from examples is not.
+                chosen = {**calibration.settings.get(_ANCHOR, {}), **settings}
+                how = {k: float(str(chosen[k])) for k in ("weight", "sharpness") if k in chosen}
+                prototypes = anchored(words.prototypes, calibration, **how)
+                words = replace(words, prototypes=prototypes, made_by={**words.made_by, **how})
+                settings["weight"] = 0.0
+            bank = with_examples(words, examples, model, calibration)
             compiled = partial(
                 compile_head,
                 rule=self.rule_,
@@ -196,13 +193,14 @@ class Classifier:
                 standardised=can_be and (one_by_one or self.standardised is True),
             )
             head = compiled(bank)
-            if examples and words is not None and Needs.TEXT in self.rule_.needs:
-                count = len(words.labels)
-                if np.array_equal(compiled(words).weights, head.weights[:count]):
-                    raise UsageError(
-                        f"The rule {self.rule_.name!r} makes prototypes of its own, so it cannot "
-                        "learn from examples; use another rule"
-                    )
+            own_prototypes = examples and words and Needs.TEXT in self.rule_.needs
+            if own_prototypes and np.array_equal(
+                compiled(words).weights, head.weights[: len(words.labels)]
+            ):
+                raise UsageError(
+                    f"The rule {self.rule_.name!r} makes prototypes of its own, so it cannot learn "
+                    "from examples; use another rule"
+                )
         self.head_: Head = head
         self.classes_ = np.array(head.labels)
         return self

@@ -93,7 +93,7 @@ class Detector:
             self.settings.min_duration_s if label.min_duration_s is None else label.min_duration_s
             for label in watch.labels
         ]
-        counts = example_counts(self.head.made_by)
+        counts = example_counts(self.head)
         multiples = np.array([
             multiple_for(budget) - LEARNT_BELOW * (counts.get(label.words[0], 0) >= MIN_LEARNT)
             for budget, label in zip(self._budgets, watch.labels, strict=True)

@@ -149,7 +149,7 @@ def review(
 @app.command("learn")
 @click.argument("events_file", type=take.FILE, metavar="STORE")
 @click.option("--out", "-o", required=True,
-              help="The watch list to write (.toml, with examples in a folder beside it), or a head."
+              help="The watch list (.toml, with a folder of examples beside it) or head to write."
               )  # fmt: skip
 @click.option("--watch", type=take.FILE, help="The watch list to start from.")
 @click.option("--precision", "target", type=take.Number(), default=TARGET,

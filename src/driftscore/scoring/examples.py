@@ -21,7 +21,6 @@ all examples, if they are of at least two labels, else zero.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +30,7 @@ from driftscore.backbones.vectors import VANISHING, Vector, unit
 from driftscore.errors import MismatchError, UsageError
 from driftscore.scoring.bank import ClassBank
 from driftscore.scoring.calibration import Calibration
+from driftscore.scoring.head import Head
 
 Directions = NDArray[np.float64]
 
@@ -154,12 +154,14 @@ def with_examples(
     return replace(bank, labels=labels, radii=radii, made_by={**bank.made_by, **record}, **rows)
 
 
-def example_counts(made_by: Mapping[str, Any]) -> dict[str, int]:
-    """Return how many examples each label of a head has, by what the head was made by."""
+def example_counts(head: Head) -> dict[str, int]:
+    """Return how many examples each label of a head has, as far as the head says."""
     counts: dict[str, int] = {}
-    for record in made_by.get("joined", [made_by]):
-        examples = record.get("bank", {}).get("examples", {})
-        counts |= {label: len(digests) for label, digests in examples.items()}
+    for record in head.made_by.get("joined", [head.made_by]):
+        bank = record.get("bank") if isinstance(record, dict) else None
+        examples = bank.get("examples") if isinstance(bank, dict) else None
+        if isinstance(examples, dict):
+            counts |= {label: len(digests) for label, digests in examples.items()}
     return counts
 
 
