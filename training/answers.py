@@ -24,8 +24,9 @@ from driftscore.lab.detection import OVERLAP
 from training.corpora.shared_soundscapes import cached_soundscape
 
 ANSWERS = (20, 50, 100)
-WORDS = ("brushing teeth", "cat", "clapping", "clock alarm", "clock tick", "crickets", "crying baby",
-         "hand saw", "helicopter", "keyboard typing", "rooster", "sneezing")  # fmt: skip
+WORDS = ("brushing teeth", "cat", "clapping", "clock alarm", "clock tick", "crickets",
+         "crying baby", "hand saw", "helicopter", "keyboard typing", "rooster",
+         "sneezing")  # fmt: skip
 """Those of the first soundscape that detection is reported on."""
 Windows = tuple[np.ndarray, np.ndarray]
 

@@ -33,6 +33,10 @@ from driftscore.scoring.examples import Example, Examples
 FOLDS = 5
 PRIOR_ANSWERS = 20
 """Answers that move a threshold half of the way."""
+NO_ANSWERS = (
+    "There is no answer with audio to learn from: review events first, and give --clips DIR for "
+    "the store of a listener"
+)
 _MAX_S = 60.0
 
 
@@ -106,10 +110,7 @@ def learn(
     The thresholds belong to a detector that learns from the answers as well (`write_examples`).
     """
     if not answers:
-        raise UsageError(
-            "There is no answer with audio to learn from: review events first, and give --clips "
-            "DIR for the store of a listener"
-        )
+        raise UsageError(NO_ANSWERS)
     names = dict.fromkeys(answer.label for answer in answers)
     labels = (*watch.labels, *(WatchedLabel(name) for name in names if name not in watch.names))
     watch = structs.replace(watch, labels=labels)
