@@ -125,7 +125,8 @@ def test_a_rule_describes_itself(name: str) -> None:
     assert [r for r in rule_names() if find_rule(r).heading == rule.heading] == [name]
     for variant in rule.variants:
         assert rule.variant(variant.name) is variant
-        assert variant.setting in {*rule.settings, "calibration"}
+        assert variant.values or variant.setting in {*rule.settings, "calibration"}
+        assert {setting for setting, _ in variant.values} <= set(rule.settings)
         assert variant.summary
         if variant.preset:
             assert load_preset(variant.preset).name == variant.preset

@@ -17,11 +17,11 @@ import numpy as np
 from driftscore import Audio, Embedder, load_backbone
 from driftscore.audio.noise import SYNTHETIC, synthetic
 from driftscore.calibrate import make_calibration
+from training.choose import MODELS
 from training.collect import RATE, WORK, read_segments
 from training.mixtures import VALIDATION_PACKAGE
 from training.teacher import samples_of
 
-MODELS = Path(__file__).resolve().parent.parent / "src" / "driftscore" / "models" / "calibrations"
 CLIPS, NOISES, SYNTHETIC_SHARE = 1600, 400, 0.1
 MIN_SECONDS, MIN_NOISE_SECONDS = 0.5, 4.0
 SEED = 5

@@ -28,9 +28,10 @@ from driftscore.lab.runs.embedding import load_embeddings
 from driftscore.lab.runs.store import Store
 from driftscore.lab.runs.truth import Truth
 from driftscore.scoring.calibration import Calibration
-from training.calibration import MODELS
 
-STORED = Path(__file__).resolve().parent.parent / "docs" / "promise.json"
+ROOT = Path(__file__).resolve().parent.parent
+MODELS = ROOT / "src" / "driftscore" / "models" / "calibrations"
+STORED = ROOT / "docs" / "promise.json"
 """Every figure that is told elsewhere; see `training.promise`."""
 CHOOSE = ("esc50_choose", "urban_choose", "kitchen_choose")
 REPORT = ("esc50", "urban", "kitchen", "office", "animals")

@@ -3,7 +3,7 @@
 Zero-shot accuracy (tag space, prompt "the sound of {label}", text side of the model that ships) and
 the mean cosine to the teacher, mn04, on clean clips that are never trained on. Reported; nothing is
 chosen by it. Choices are made on the validation sets (`python -m training.validation --home ...`),
-and `training.robustness` reports on events in noise.
+and `training.promise` reports on label sets in noise.
 """
 
 import argparse

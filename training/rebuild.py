@@ -33,11 +33,10 @@ STEPS = (
     ("text_finetune", "teach the text tower the lexicon"),
     ("export_text --work training/work/text/tuned", "write the text tower again"),
     ("seal", "write the checksums"),
-    ("calibration", "the calibrations of mini and mn04"),
+    ("default", "calibrations, the default rule and its figures on all label sets"),
     ("evaluate", "figures of the audio tower"),
     ("text_evaluate tower", "figures of the text tower"),
     ("word_test", "share of words with an acceptable first tag"),
-    ("robustness", "figures in noise"),
 )
 
 

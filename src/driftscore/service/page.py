@@ -2,8 +2,8 @@
 
 The endpoints are made for the page and may change with it; programs use `/v1/...`. Recordings are
 kept in memory for a while (`page_clips`), so that the noise slider sends two numbers and not a
-file. Three rules stand side by side: cosine and DAS with their own scores, and the default of the
-model, whose scores are standardised where the model has a calibration.
+file. Three rules stand side by side, with the scores by which labels are compared: cosine, DAS, and
+the default of the model.
 """
 
 import base64
@@ -29,7 +29,7 @@ from driftscore.backbones.vectors import Matrix
 from driftscore.decisions.store import DecisionStore
 from driftscore.errors import UsageError
 from driftscore.events.tracking import Detection
-from driftscore.service.heads import PROBE, CompiledHead, HeadSpec
+from driftscore.service.heads import CompiledHead, HeadSpec
 from driftscore.service.page_clips import loudest_start_s, part
 from driftscore.service.page_mixing import SNRS_DB, in_noise, shipped_noise, sweep
 from driftscore.service.state import ServiceState, State
@@ -43,7 +43,7 @@ _PEAK = 0.9  # of a sound that is played: mixtures at low SNRs would clip
 
 RULES = (("cosine", "Cosine", "plain similarity of sound and words"),
          ("das", "DAS", "adds how noise moves the words"),
-         ("default", "Default", "the best measured rule for this model"))  # fmt: skip
+         ("default", "Default", "what classify uses for this model"))  # fmt: skip
 MAX_EVENTS = 200
 RECENT_S = 30.0
 """Seconds after its end for which the label of an event counts as recent."""
@@ -131,7 +131,6 @@ async def static(path: str) -> FileResponse:
 @routes.get("/page/about")
 async def about(state: State) -> Json:
     """Return what the page has to know before it asks for anything."""
-    head = await state.run(lambda: state.heads.get(PROBE).head)
     limits, backbone = state.limits, state.embedder.backbone
     return {
         "model": backbone.name,
@@ -142,7 +141,6 @@ async def about(state: State) -> Json:
                 "name": name,
                 "title": title,
                 "summary": summary,
-                "standardised": name == "default" and head.standardised,
             }
             for name, title, summary in RULES
         ],

@@ -127,7 +127,7 @@ function Chart({ sweep, rule, title, snr, onSnr }) {
 export function Charts({ rules, sweep, downTo, snr, onSnr }) {
   return html`<div class="three charts">
     ${rules.map((rule) => html`<figure key=${rule.name}>
-      <figcaption><strong>${rule.title}</strong> <span>score in ${rule.standardised ? "standard deviations" : "units of cosine"}</span></figcaption>
+      <figcaption><strong>${rule.title}</strong> <span>score in units of cosine</span></figcaption>
       ${sweep
         ? html`<${Chart} sweep=${sweep} rule=${rule.name} snr=${snr} onSnr=${onSnr}
             title=${`Scores by ${rule.title} against SNR: ${sweep.right} is ${downTo[rule.name].text}`} />`

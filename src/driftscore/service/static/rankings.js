@@ -8,7 +8,7 @@ const PHONE = matchMedia("(max-width: 760px)");
 const mostRows = () => (PHONE.matches ? 4 : 8);
 const fewestRows = () => (PHONE.matches ? 4 : 6); // of an empty ranking too: nothing moves when it fills
 
-const number = (score, rule) => signed(score.toFixed(rule.standardised ? 1 : 3));
+const number = (score) => signed(score.toFixed(3));
 
 function shareOf(score, [low, high]) {
   return high > low ? Math.max(0, Math.min(1, (score - low) / (high - low))) : 0;
@@ -35,7 +35,7 @@ function Ranking({ rule, labels, scores, range, right, onRight }) {
               title="Count as right">
             <span class="rank">${place + 1}</span>
             <span class="label">${labels[i]}</span>
-            <span class="score">${number(scores[i], rule)}</span>
+            <span class="score">${number(scores[i])}</span>
             <span class="track"><span class="fill" style=${{ transform: `scaleX(${shareOf(scores[i], range)})` }}></span></span>
           </button></li>`;
       })}
