@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from driftscore import Audio, Classifier, Embedder, Event, WatchedLabel, WatchList
 from driftscore.lab.conditions import generator
 from driftscore.lab.corpora.folders import load
+from training.answers import events_of
 from training.corpora import recorded
 
 RATE = 32_000
@@ -142,8 +143,11 @@ def measure(embedder: Embedder, ways: tuple[str, ...], seeds: int) -> None:
             detectors[way] = Classifier(backbone=embedder).detector(WatchList(labels))
     for seed in range(seeds):
         audio, truth = soundscape(seed)
+        first = next(iter(detectors.values()))
+        slid = list(embedder.slide(audio, window_s=first.window_s, hop_s=first.hop_s))
+        embedded = np.array([start for start, _, _ in slid]), np.stack([row for *_, row in slid])
         for way, detector in detectors.items():
-            events = list(detector.events(audio))
+            events = events_of(detector, embedded, SECONDS)
             found = [true for true in truth if any(same(event, true) for event in events)]
             false = [event for event in events if not any(same(event, true) for true in truth)]
             by_label = ", ".join(

@@ -89,6 +89,7 @@ class Classifier:
     rule_: Rule
     why_: str
     """Why this rule was chosen."""
+    embedder_: Embedder
     calibration_: Calibration | None
     """What scores are measured against; None if they are raw."""
 
@@ -177,7 +178,7 @@ class Classifier:
             if examples and words and calibration and self.rule_.name == _ANCHOR:
                 # Words are anchored, what is learnt from examples is not.
                 chosen = {**calibration.settings.get(_ANCHOR, {}), **settings}
-                how = {k: float(str(chosen[k])) for k in ("weight", "sharpness") if k in chosen}
+                how = {k: float(str(v)) for k, v in chosen.items() if k in ("weight", "sharpness")}
                 prototypes = anchored(words.prototypes, calibration, **how)
                 words = replace(words, prototypes=prototypes, made_by={**words.made_by, **how})
                 settings["weight"] = 0.0
@@ -193,14 +194,13 @@ class Classifier:
                 standardised=can_be and (one_by_one or self.standardised is True),
             )
             head = compiled(bank)
-            own_prototypes = examples and words and Needs.TEXT in self.rule_.needs
-            if own_prototypes and np.array_equal(
-                compiled(words).weights, head.weights[: len(words.labels)]
-            ):
-                raise UsageError(
-                    f"The rule {self.rule_.name!r} makes prototypes of its own, so it cannot learn "
-                    "from examples; use another rule"
-                )
+            if examples and words and Needs.TEXT in self.rule_.needs:
+                unchanged = compiled(words).weights == head.weights[: len(words.labels)]
+                if unchanged.all():
+                    raise UsageError(
+                        f"The rule {self.rule_.name!r} makes prototypes of its own, so it cannot "
+                        "learn from examples; use another rule"
+                    )
         self.head_: Head = head
         self.classes_ = np.array(head.labels)
         return self
@@ -440,12 +440,13 @@ class Classifier:
             pairs = [(file, name) for name, own in files.items() for file in own]
             paths, names = zip(*pairs, strict=True) if pairs else ((), ())
             learnt.append(self._learn(paths, names) if pairs else Examples())
-        positive, negative = learnt
-        away = {**negative.positive, **negative.negative}
-        examples = getattr(self, "examples_", Examples()).merged(Examples(positive.positive, away))
-        own = [(word, label.name) for label in watch.labels for word in label.words]
-        positive = {word: examples.positive.get(name, ()) for word, name in own}
-        negative = {word: examples.negative.get(name, ()) for word, name in own}
+        own, against = learnt
+        away = {**against.positive, **against.negative}
+        earlier: Examples = getattr(self, "examples_", Examples())
+        examples = earlier.merged(Examples(own.positive, away))
+        words = [(word, label.name) for label in watch.labels for word in label.words]
+        positive = {word: examples.positive.get(name, ()) for word, name in words}
+        negative = {word: examples.negative.get(name, ()) for word, name in words}
         return Examples(positive, {**negative, NOT: examples.negative.get(NOT, ())})
 
     def _chosen_rule(self, calibration: Calibration | None) -> tuple[Rule, str]:

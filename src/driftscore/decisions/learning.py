@@ -116,7 +116,8 @@ def learn(
     watch = structs.replace(watch, labels=labels)
     multiples = np.zeros(len(answers))
     for fold in range(FOLDS):
-        detector = learnt_detector(classifier, watch, answers, lambda n, f=fold: n % FOLDS != f)
+        others = {number for number in range(len(answers)) if number % FOLDS != fold}
+        detector = learnt_detector(classifier, watch, answers, others.__contains__)
         for number in range(fold, len(answers), FOLDS):
             multiples[number] = _multiple(detector, answers[number])
     detector = learnt_detector(classifier, watch, answers, lambda _: True)

@@ -150,8 +150,15 @@ def with_examples(
         key: {label: [example.sha256 for example in of_label] for label, of_label in by.items()}
         for key, by in (("examples", positive), (NOT, examples.negative))
     }
-    radii = np.pad(bank.radii, (0, more))
-    return replace(bank, labels=labels, radii=radii, made_by={**bank.made_by, **record}, **rows)
+    return replace(
+        bank,
+        labels=labels,
+        prototypes=rows["prototypes"],
+        noisy_means=rows["noisy_means"],
+        drifts=rows["drifts"],
+        radii=np.pad(bank.radii, (0, more)),
+        made_by={**bank.made_by, **record},
+    )
 
 
 def example_counts(head: Head) -> dict[str, int]:
@@ -172,7 +179,8 @@ def discriminant_metric(calibration: Calibration) -> Directions:
     sphere = SHRINKAGE * np.trace(covariance) / dim * np.eye(dim)
     metric: Directions = np.linalg.inv(covariance + sphere)
     # The mean of x M x^T over rows of unit length is about trace(M S) / trace(S).
-    return metric * (np.trace(covariance) / np.trace(metric @ covariance))
+    metric *= np.trace(covariance) / np.trace(metric @ covariance)
+    return metric
 
 
 def learnt(
