@@ -182,7 +182,7 @@ class Classifier:
                 prototypes = anchored(words.prototypes, calibration, **how)
                 words = replace(words, prototypes=prototypes, made_by={**words.made_by, **how})
                 settings["weight"] = 0.0
-            bank = with_examples(words, examples, model, calibration)
+            bank = with_examples(words, examples, model, calibration, one_by_one=one_by_one)
             compiled = partial(
                 compile_head,
                 rule=self.rule_,

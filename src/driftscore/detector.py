@@ -23,7 +23,7 @@ from driftscore.engines.window_stream import BLOCK_S, LIVE_BLOCK_S
 from driftscore.errors import UsageError
 from driftscore.events.stream import EventRules, EventStream, EventTracker
 from driftscore.events.thresholds import (
-    LEARNT_BELOW,
+    LEARNT_ABOVE,
     LOWEST,
     MIN_LEARNT,
     Multiples,
@@ -95,7 +95,7 @@ class Detector:
         ]
         counts = example_counts(self.head)
         multiples = np.array([
-            multiple_for(budget) - LEARNT_BELOW * (counts.get(label.words[0], 0) >= MIN_LEARNT)
+            multiple_for(budget) + LEARNT_ABOVE * (counts.get(label.words[0], 0) >= MIN_LEARNT)
             for budget, label in zip(self._budgets, watch.labels, strict=True)
         ])  # fmt: skip
         mask = opposed(self.head, watch)

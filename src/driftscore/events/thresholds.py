@@ -31,9 +31,10 @@ RATES = (
     (6.0, 0.147), (6.5, 0.0617), (7.0, 0.0233), (8.0, 0.00833),
 )  # fmt: skip
 """Multiples of the upper spread, and how often per hour other sounds reach them for one label."""
-LEARNT_BELOW, MIN_LEARNT = 1.0, 3
-"""Labels of at least so many examples reach a multiple as often as others reach one higher by this:
-their sounds stand out more (`python -m training.false_alarms --examples 5`)."""
+LEARNT_ABOVE, MIN_LEARNT = 0.5, 3
+"""How much higher the multiple of a label with at least so many examples is. Sounds like it score
+higher, and so do other sounds: at 5.5 they are twice as frequent as for words at 5
+(`python -m training.false_alarms --examples 5`)."""
 LOWEST = RATES[0][0]
 """The multiple at which peaks are counted to compare a place with the measurement."""
 FITS = 2.326
