@@ -38,7 +38,7 @@ NOT = "not"
 """The name under which negative examples of all labels are given."""
 RIDGE, PLAIN_RIDGE = 3.0, 1.0
 """How much the words of a label weigh against an example, with a calibration and without."""
-SHRINKAGE, LONE_SHRINKAGE = 1.0, 0.03
+SHRINKAGE, LONE_SHRINKAGE = 1.0, 0.2
 """How far the covariance of other sounds is shrunk towards a sphere: for labels that are compared
 with each other, and for labels that are judged one by one, as events are."""
 UNLIKE = 0.5
