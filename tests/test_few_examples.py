@@ -165,7 +165,7 @@ def test_only_the_part_that_sounds_is_used() -> None:
 
 
 def test_a_silent_example_is_an_error(mini: Backbone) -> None:
-    with pytest.raises(AudioError, match="silent|nothing sounds"):
+    with pytest.raises(AudioError, match=r"silent|nothing sounds"):
         Classifier(backbone=mini).fit([Audio(np.zeros(RATE, np.float32), RATE)], ["bell"])
 
 

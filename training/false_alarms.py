@@ -6,7 +6,7 @@ Each recording is a soundscape (`python -m training.corpora.shared_soundscapes O
 with its truth beside it. Every class of the dataset is searched for as a label, and an event counts
 unless a true event of that class overlaps it. Settings are chosen on `train`; nothing here looks at
 `events`. With `--examples 5` every label is learnt from so many other clips of `train` as well:
-`thresholds.LEARNT_BELOW` follows from it. The folder `--work` keeps the embeddings of windows.
+what `thresholds.TYPICAL_TAIL` is for. The folder `--work` keeps the embeddings of windows.
 """
 
 import argparse

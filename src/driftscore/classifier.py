@@ -96,6 +96,7 @@ class Classifier:
     rule_: Rule
     why_: str
     """Why this rule was chosen."""
+    embedder_: Embedder
     calibration_: Calibration | None
     """What scores are measured against; None if they are raw."""
     unclear_: str = ""
@@ -170,9 +171,9 @@ class Classifier:
                 name: self._embeddings(value) if name in _EMBEDDING_SETTINGS else value
                 for name, value in (self.settings or {}).items()
             }
-            bank = None
+            of_words = None
             if labels:
-                bank = build_bank(
+                of_words = build_bank(
                     labels,
                     model,
                     settings=self.prompts,
@@ -181,20 +182,19 @@ class Classifier:
                     drifts=bool(self.rule_.needs & NOISY_PROMPTS),
                     progress=self.progress,
                 )
-                self.unclear_ = describe_unclear(bank.labels, bank.prototypes, model)
+                self.unclear_ = describe_unclear(of_words.labels, of_words.prototypes, model)
                 if self.unclear_:
                     warnings.warn(self.unclear_, UnclearWordWarning, stacklevel=2)
-            if examples:
-                if self.rule_.name == _ANCHOR and bank is not None and calibration is not None:
-                    # Words are anchored, what was learnt from examples is not.
-                    chosen = {**calibration.settings.get(_ANCHOR, {}), **settings}
-                    how = {k: chosen[k] for k in ("weight", "sharpness") if k in chosen}
-                    prototypes = anchored(bank.prototypes, calibration, **how)
-                    bank = replace(bank, prototypes=prototypes)
-                    settings["weight"] = 0.0
-                of_words, bank = bank, with_examples(bank, examples, model, calibration)
-            if bank is None:
-                raise UsageError("No labels given; name the sounds to look for, or give a head")
+            if examples and of_words and calibration and self.rule_.name == _ANCHOR:
+                # Words are anchored, what is learnt from examples is not.
+                chosen = {**calibration.settings.get(_ANCHOR, {}), **settings}
+                how = {k: float(str(v)) for k, v in chosen.items() if k in ("weight", "sharpness")}
+                prototypes = anchored(of_words.prototypes, calibration, **how)
+                of_words = replace(
+                    of_words, prototypes=prototypes, made_by={**of_words.made_by, **how}
+                )
+                settings["weight"] = 0.0
+            bank = with_examples(of_words, examples, model, calibration, one_by_one=one_by_one)
             compiled = partial(
                 compile_head,
                 rule=self.rule_,
@@ -206,9 +206,9 @@ class Classifier:
                 standardised=can_be and (one_by_one or self.standardised is True),
             )
             head = compiled(bank)
-            if examples and of_words is not None and Needs.TEXT in self.rule_.needs:
-                count = len(of_words.labels)
-                if np.array_equal(compiled(of_words).weights, head.weights[:count]):
+            if examples and of_words and Needs.TEXT in self.rule_.needs:
+                unchanged = compiled(of_words).weights == head.weights[: len(of_words.labels)]
+                if unchanged.all():
                     raise UsageError(
                         f"The rule {self.rule_.name!r} makes prototypes of its own, so it cannot "
                         "learn from examples; use another rule"
@@ -455,12 +455,13 @@ class Classifier:
             pairs = [(file, name) for name, own in files.items() for file in own]
             paths, names = zip(*pairs, strict=True) if pairs else ((), ())
             learnt.append(self._learn(paths, names) if pairs else Examples())
-        positive, negative = learnt
-        away = {**negative.positive, **negative.negative}
-        examples = getattr(self, "examples_", Examples()).merged(Examples(positive.positive, away))
-        own = [(word, label.name) for label in watch.labels for word in label.words]
-        positive = {word: examples.positive.get(name, ()) for word, name in own}
-        negative = {word: examples.negative.get(name, ()) for word, name in own}
+        own, against = learnt
+        away = {**against.positive, **against.negative}
+        earlier: Examples = getattr(self, "examples_", Examples())
+        examples = earlier.merged(Examples(own.positive, away))
+        words = [(word, label.name) for label in watch.labels for word in label.words]
+        positive = {word: examples.positive.get(name, ()) for word, name in words}
+        negative = {word: examples.negative.get(name, ()) for word, name in words}
         return Examples(positive, {**negative, NOT: examples.negative.get(NOT, ())})
 
     def _chosen_rule(self, calibration: Calibration | None) -> tuple[Rule, str]:

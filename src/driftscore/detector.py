@@ -23,7 +23,6 @@ from driftscore.engines.window_stream import BLOCK_S, LIVE_BLOCK_S
 from driftscore.errors import UsageError
 from driftscore.events.stream import EventRules, EventStream, EventTracker
 from driftscore.events.thresholds import (
-    LEARNT_BELOW,
     LOWEST,
     MIN_LEARNT,
     Multiples,
@@ -31,6 +30,7 @@ from driftscore.events.thresholds import (
     multiple_for,
     own_multiples,
     quiet_multiples,
+    tail_shift,
     upper_spread,
 )
 from driftscore.events.tracking import Detection, Event, LabelRules, Observer, in_order
@@ -93,11 +93,11 @@ class Detector:
             self.settings.min_duration_s if label.min_duration_s is None else label.min_duration_s
             for label in watch.labels
         ]
-        counts = example_counts(self.head.made_by)
-        multiples = np.array([
-            multiple_for(budget) - LEARNT_BELOW * (counts.get(label.words[0], 0) >= MIN_LEARNT)
-            for budget, label in zip(self._budgets, watch.labels, strict=True)
-        ])  # fmt: skip
+        multiples = np.array([multiple_for(budget) for budget in self._budgets])
+        counts = example_counts(self.head)
+        learnt = [counts.get(label.words[0], 0) >= MIN_LEARNT for label in watch.labels]
+        if calibration is not None:
+            multiples += np.where(learnt, tail_shift(scores)[: len(learnt)], 0.0)
         mask = opposed(self.head, watch)
         criteria = LabelRules(watch.names, multiples, np.array(shortest), watch.competing, mask)
         rules = EventRules(

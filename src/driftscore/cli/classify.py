@@ -91,8 +91,8 @@ def classify(
             from driftscore.events.watchlist import WatchList  # here: most runs need no events
 
             names = classifier.labels
-            files = example_files(options["examples"])
-            watch = None if names is None else WatchList.of(names, negatives, files)
+            examples = example_files(options["examples"])
+            watch = None if names is None else WatchList.of(names, negatives, examples)
             detector = classifier.detector(watch, one_label=True)
             title = TITLES[detector.head.unit]
         elif compare:

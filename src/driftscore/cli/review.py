@@ -19,7 +19,7 @@ from driftscore.audio.recordings import Audio
 from driftscore.cli import options as take
 from driftscore.cli.app import app
 from driftscore.cli.output import output, say
-from driftscore.decisions.learning import answers_of, excerpt, learn, write_examples
+from driftscore.decisions.learning import NO_ANSWERS, answers_of, excerpt, learn, write_examples
 from driftscore.decisions.records import RIGHT, UNSURE, WRONG
 from driftscore.decisions.review import (
     TARGET,
@@ -149,7 +149,7 @@ def review(
 @app.command("learn")
 @click.argument("events_file", type=take.FILE, metavar="STORE")
 @click.option("--out", "-o", required=True,
-              help="The watch list to write (.toml, with examples in a folder beside it), or a head."
+              help="The watch list (.toml, with a folder of examples beside it) or head to write."
               )  # fmt: skip
 @click.option("--watch", type=take.FILE, help="The watch list to start from.")
 @click.option("--precision", "target", type=take.Number(), default=TARGET,
@@ -177,6 +177,8 @@ def learn_command(
     check_output(out)
     reviewed = Review(events_file, clips)
     names = dict.fromkeys(event.label for event in reviewed.events if event.verdict)
+    if not names:
+        raise UsageError(NO_ANSWERS)
     base = WatchList(tuple(WatchedLabel(name) for name in names))
     if watch is not None:
         base = WatchList.load(watch)

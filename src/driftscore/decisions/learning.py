@@ -33,11 +33,15 @@ from driftscore.scoring.examples import Example, Examples
 FOLDS = 5
 PRIOR_ANSWERS = 20
 """Answers that move a threshold half of the way."""
+NO_ANSWERS = (
+    "There is no answer with audio to learn from: review events first, and give --clips DIR for "
+    "the store of a listener"
+)
 _MAX_S = 60.0
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class AnsweredEvent:
     """An event that a person answered, with what a head can score of it."""
 
     label: str
@@ -75,7 +79,7 @@ class LearntLabel:
 
 def answers_of(
     review: Review, embedder: Embedder, *, window_s: float, hop_s: float
-) -> list[Answer]:
+) -> list[AnsweredEvent]:
     """Return the answers right and wrong whose audio can be read."""
     answers = []
     with Embedder(embedder.backbone, audio_cache=True) as cached:
@@ -90,28 +94,30 @@ def answers_of(
             except AudioError:
                 continue
             rows = np.stack([row for *_, row in windows])
-            answers.append(Answer(event.label, event.verdict == RIGHT, audio, example, rows))
+            answers.append(AnsweredEvent(event.label, event.verdict == RIGHT, audio, example, rows))
     return answers
 
 
 def learn(
-    classifier: Classifier, watch: WatchList, answers: Sequence[Answer], *, target: float = TARGET
+    classifier: Classifier,
+    watch: WatchList,
+    answers: Sequence[AnsweredEvent],
+    *,
+    target: float = TARGET,
 ) -> tuple[WatchList, list[LearntLabel]]:
     """Return the watch list with thresholds of the answers, and what changed for each label.
 
     The thresholds belong to a detector that learns from the answers as well (`write_examples`).
     """
     if not answers:
-        raise UsageError(
-            "There is no answer with audio to learn from: review events first, and give --clips "
-            "DIR for the store of a listener"
-        )
+        raise UsageError(NO_ANSWERS)
     names = dict.fromkeys(answer.label for answer in answers)
     labels = (*watch.labels, *(WatchedLabel(name) for name in names if name not in watch.names))
     watch = structs.replace(watch, labels=labels)
     multiples = np.zeros(len(answers))
     for fold in range(FOLDS):
-        detector = learnt_detector(classifier, watch, answers, lambda n, f=fold: n % FOLDS != f)
+        others = {number for number in range(len(answers)) if number % FOLDS != fold}
+        detector = learnt_detector(classifier, watch, answers, others.__contains__)
         for number in range(fold, len(answers), FOLDS):
             multiples[number] = _multiple(detector, answers[number])
     detector = learnt_detector(classifier, watch, answers, lambda _: True)
@@ -139,7 +145,7 @@ def learn(
 def learnt_detector(
     classifier: Classifier,
     watch: WatchList,
-    answers: Sequence[Answer],
+    answers: Sequence[AnsweredEvent],
     chosen: Callable[[int], bool],
 ) -> Detector:
     """Return the detector that has learnt from the answers whose numbers are chosen."""
@@ -153,7 +159,7 @@ def learnt_detector(
     return classifier.detector(watch)
 
 
-def _multiple(detector: Detector, answer: Answer) -> float:
+def _multiple(detector: Detector, answer: AnsweredEvent) -> float:
     """Return the highest score of an answer's windows above what its label usually scores."""
     c, rules = detector.watch.names.index(answer.label), detector.rules
     scores = detector.head.scores(answer.rows)[:, c]
@@ -170,14 +176,11 @@ def fitted_multiple(
 ) -> float:
     """Return the threshold of a label: near the usual one with few answers, else by the answers."""
     values, hits = np.asarray(multiples, np.float64), np.asarray(right, np.bool_)
-    order = np.argsort(-values, kind="stable")
-    shares = np.cumsum(hits[order]) / np.arange(1, len(order) + 1)
-    reaching = np.flatnonzero(shares >= target)
-    if len(reaching):
-        last = int(reaching[-1])
-        level = float(values[order[last]])
-        below = values[order[last + 1 :]]
-        wanted = (level + float(below[0])) / 2 if len(below) else level
+    levels = np.unique(values)  # rising
+    reaching = [level for level in levels if hits[values >= level].mean() >= target]
+    if reaching:
+        below = levels[levels < reaching[0]]
+        wanted = float(reaching[0] + below[-1]) / 2 if len(below) else float(reaching[0])
     else:
         wanted = float(values[~hits].max()) * 1.05
     reported = values >= usual
@@ -187,7 +190,7 @@ def fitted_multiple(
     return usual + len(values) / (len(values) + PRIOR_ANSWERS) * (wanted - usual)
 
 
-def write_examples(folder: Path, watch: WatchList, answers: Iterable[Answer]) -> WatchList:
+def write_examples(folder: Path, watch: WatchList, answers: Iterable[AnsweredEvent]) -> WatchList:
     """Write the audio of answers into a folder; return the list that names it, as patterns."""
     patterns: dict[tuple[str, bool], str] = {}
     for answer in answers:

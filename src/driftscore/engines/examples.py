@@ -25,10 +25,11 @@ MAX_S = 600.0
 """Seconds of an example that are read; of a longer recording, its beginning."""
 MIN_RANGE_DB = 15.0
 _AROUND = 3
-Embed = Callable[[Iterable[Recording]], Iterator[Embedded]]
 
 
-def embed_examples(embed: Embed, recordings: Iterable[Recording]) -> list[Example]:
+def embed_examples(
+    embed: Callable[[Iterable[Recording]], Iterator[Embedded]], recordings: Iterable[Recording]
+) -> list[Example]:
     """Return the examples of recordings; one that cannot be read is an error."""
     names, digests, pieces, owners = [], [], [], []
     for number, recording in enumerate(recordings):

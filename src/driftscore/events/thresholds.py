@@ -31,9 +31,10 @@ RATES = (
     (6.0, 0.147), (6.5, 0.0617), (7.0, 0.0233), (8.0, 0.00833),
 )  # fmt: skip
 """Multiples of the upper spread, and how often per hour other sounds reach them for one label."""
-LEARNT_BELOW, MIN_LEARNT = 1.0, 3
-"""Labels of at least so many examples reach a multiple as often as others reach one higher by this:
-their sounds stand out more (`python -m training.false_alarms --examples 5`)."""
+MIN_LEARNT, TYPICAL_TAIL, MAX_TAIL_SHIFT = 3, 4.1, 1.0
+"""A label with so many examples is not like a label in words, for which the rates were measured.
+One in a hundred sounds of the calibration reaches `TYPICAL_TAIL` for the median of ESC-50's labels
+in words, 3.0 to 7.0 for learnt ones: the multiple moves by the difference, up to a limit."""
 LOWEST = RATES[0][0]
 """The multiple at which peaks are counted to compare a place with the measurement."""
 FITS = 2.326
@@ -54,6 +55,13 @@ def upper_spread(scores: Scores) -> Scores:
     median, high = np.quantile(scores, (0.5, 0.9), axis=0)
     spread: Scores = (high - median) / _NORMAL_90
     return np.maximum(spread, 1e-9)
+
+
+def tail_shift(scores: Scores) -> Scores:
+    """Return how much higher the multiple of learnt labels is, by n x C scores of other sounds."""
+    tails = (np.quantile(scores, 0.99, axis=0) - np.median(scores, axis=0)) / upper_spread(scores)
+    shift: Scores = np.clip(tails - TYPICAL_TAIL, -MAX_TAIL_SHIFT, MAX_TAIL_SHIFT)
+    return shift
 
 
 def fitting_labels(

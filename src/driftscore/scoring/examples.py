@@ -13,7 +13,7 @@ are near t. M lets Q move in the directions in which other sounds differ little,
 discriminant does; without words Q is one. Q takes the place of q in a bank, so that every rule that
 reads the prototypes compiles it to the same affine head as before; `anchor` moves the words first.
 e (`SHRINKAGE`) and r (`RIDGE`) were chosen on the choosing parts of three label sets
-(`python -m training.examples --choose`).
+(`python -m training.examples --choose`); events, where a label has no rivals, take a smaller e.
 
 mu and S are those of the model's calibration. Without one M is the identity, and mu is the mean of
 all examples, if they are of at least two labels, else zero.
@@ -21,7 +21,6 @@ all examples, if they are of at least two labels, else zero.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +30,7 @@ from driftscore.backbones.vectors import VANISHING, Vector, unit
 from driftscore.errors import MismatchError, UsageError
 from driftscore.scoring.bank import ClassBank
 from driftscore.scoring.calibration import Calibration
+from driftscore.scoring.head import Head
 
 Directions = NDArray[np.float64]
 
@@ -38,8 +38,9 @@ NOT = "not"
 """The name under which negative examples of all labels are given."""
 RIDGE, PLAIN_RIDGE = 3.0, 1.0
 """How much the words of a label weigh against an example, with a calibration and without."""
-SHRINKAGE = 0.2
-"""How far the covariance of other sounds is shrunk towards a sphere."""
+SHRINKAGE, LONE_SHRINKAGE = 1.0, 0.2
+"""How far the covariance of other sounds is shrunk towards a sphere: for labels that are compared
+with each other, and for labels that are judged one by one, as events are."""
 UNLIKE = 0.5
 """An example is unlike the others if it resembles them less than this part of what they do."""
 MIN_COMPARED = 3
@@ -108,6 +109,8 @@ def with_examples(
     examples: Examples,
     backbone: Backbone,
     calibration: Calibration | None = None,
+    *,
+    one_by_one: bool = False,
 ) -> ClassBank:
     """Return the bank with its prototypes moved by the examples.
 
@@ -132,7 +135,8 @@ def with_examples(
         )
     metric, ridge = None, PLAIN_RIDGE
     if calibration is not None:
-        metric, ridge = discriminant_metric(calibration), RIDGE
+        shrinkage = LONE_SHRINKAGE if one_by_one else SHRINKAGE
+        metric, ridge = discriminant_metric(calibration, shrinkage), RIDGE
     more = len(labels) - len(bank.labels)
     rows = {
         name: np.pad(getattr(bank, name), ((0, more), (0, 0)))
@@ -150,27 +154,37 @@ def with_examples(
         key: {label: [example.sha256 for example in of_label] for label, of_label in by.items()}
         for key, by in (("examples", positive), (NOT, examples.negative))
     }
-    radii = np.pad(bank.radii, (0, more))
-    return replace(bank, labels=labels, radii=radii, made_by={**bank.made_by, **record}, **rows)
+    return replace(
+        bank,
+        labels=labels,
+        prototypes=rows["prototypes"],
+        noisy_means=rows["noisy_means"],
+        drifts=rows["drifts"],
+        radii=np.pad(bank.radii, (0, more)),
+        made_by={**bank.made_by, **record},
+    )
 
 
-def example_counts(made_by: Mapping[str, Any]) -> dict[str, int]:
-    """Return how many examples each label of a head has, by what the head was made by."""
+def example_counts(head: Head) -> dict[str, int]:
+    """Return how many examples each label of a head has, as far as the head says."""
     counts: dict[str, int] = {}
-    for record in made_by.get("joined", [made_by]):
-        examples = record.get("bank", {}).get("examples", {})
-        counts |= {label: len(digests) for label, digests in examples.items()}
+    for record in head.made_by.get("joined", [head.made_by]):
+        bank = record.get("bank") if isinstance(record, dict) else None
+        examples = bank.get("examples") if isinstance(bank, dict) else None
+        if isinstance(examples, dict):
+            counts |= {label: len(digests) for label, digests in examples.items()}
     return counts
 
 
-def discriminant_metric(calibration: Calibration) -> Directions:
+def discriminant_metric(calibration: Calibration, shrinkage: float = SHRINKAGE) -> Directions:
     """Return M: the directions in which other sounds differ little count most."""
     covariance = calibration.covariance
     dim = len(covariance)
-    sphere = SHRINKAGE * np.trace(covariance) / dim * np.eye(dim)
+    sphere = shrinkage * np.trace(covariance) / dim * np.eye(dim)
     metric: Directions = np.linalg.inv(covariance + sphere)
     # The mean of x M x^T over rows of unit length is about trace(M S) / trace(S).
-    return metric * (np.trace(covariance) / np.trace(metric @ covariance))
+    metric *= np.trace(covariance) / np.trace(metric @ covariance)
+    return metric
 
 
 def learnt(

@@ -41,7 +41,7 @@ class MixPart:
     sha256: str
     source_start: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
     frames: Frames
-    start: Frames
+    start: Annotated[int, msgspec.Meta(ge=0, le=2**40)]  # in a soundscape of hours
     gain_db: Annotated[float, msgspec.Meta(ge=-400, le=400)]
 
 
