@@ -223,25 +223,31 @@ def _line(graph: Graph, rows: str, index: int) -> str:
     return graph.node("Unsqueeze", graph.take(rows, index), _axis(graph, 1))
 
 
+def export(work: Path, out: Path) -> None:
+    """Write `text.onnx` and `tokenizer.json` of the tower in a work folder."""
+    state = load_tower(work).state_dict()
+    weights = {name: value.numpy() for name, value in state.items()}
+    stored = np.load(work / "pieces.npz")
+    anchors, tau = load_anchors(work)
+    model = build(weights, stored["packed"], stored["scale"], anchors.numpy(), tau)
+    graph, words = out / "text.onnx", out / "tokenizer.json"
+    tokenizer = Tokenizer.from_file(str(work / "tokenizer.json"))
+    with replacing(graph) as partial:
+        partial.write_bytes(model.SerializeToString())
+    with replacing(words) as partial:
+        tokenizer.save(str(partial), pretty=False)
+    for path in (graph, words):
+        path.chmod(0o644)
+        print(f"{path.name}: {path.stat().st_size} bytes, sha256 {sha256(path)}")
+
+
 def main() -> None:
-    """Write `text.onnx` and `tokenizer.json`."""
+    """Export a tower."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, default=WORK)
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
-    state = load_tower(options.work).state_dict()
-    weights = {name: value.numpy() for name, value in state.items()}
-    stored = np.load(options.work / "pieces.npz")
-    anchors, tau = load_anchors(options.work)
-    model = build(weights, stored["packed"], stored["scale"], anchors.numpy(), tau)
-    graph, words = options.out / "text.onnx", options.out / "tokenizer.json"
-    with replacing(graph) as partial:
-        partial.write_bytes(model.SerializeToString())
-    with replacing(words) as partial:
-        Tokenizer.from_file(str(options.work / "tokenizer.json")).save(str(partial), pretty=False)
-    for path in (graph, words):
-        path.chmod(0o644)
-        print(f"{path.name}: {path.stat().st_size} bytes, sha256 {sha256(path)}")
+    export(options.work, options.out)
 
 
 if __name__ == "__main__":

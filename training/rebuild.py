@@ -15,6 +15,7 @@ import time
 
 from training.product import MODEL_HOME
 
+EXCHANGED = "training/work/text/exchanged"
 STEPS = (
     ("collect", "download, decode and cut the recordings"),
     ("teacher", "near-duplicates, sampling weights, statistics of tag space"),
@@ -29,8 +30,9 @@ STEPS = (
     ("text_tower --minutes {text}", "train the text tower"),
     ("export_text", "write text.onnx and tokenizer.json"),
     ("lexicon", "check the lexicon"),
-    ("text_lexicon", "texts and targets of the lexicon, from the exported tower"),
-    ("text_finetune", "teach the text tower the lexicon"),
+    (f"text_exchange --out {EXCHANGED}", "everyday words in place of names of plants and people"),
+    (f"text_lexicon --start {EXCHANGED}", "texts and targets of the lexicon"),
+    (f"text_finetune --start {EXCHANGED}", "teach the text tower the lexicon"),
     ("export_text --work training/work/text/tuned", "write the text tower again"),
     ("seal", "write the checksums"),
     ("default", "calibrations, the default rule and its figures on all label sets"),

@@ -14,11 +14,17 @@ another (64, frames), the frame at which each begins (`edges`), the teacher's lo
 clip, the label's index and the SNR (NaN for clean); and `text_rows.npz` with label names in tag
 space, by the text tower that ships.
 
-`python -m training.validation --home FOLDER` measures an exported model and the teacher instead.
+`python -m training.validation --home FOLDER` measures an exported model and the teacher instead;
+with words of its own text tower if FOLDER is complete, else of the one that ships.
+
+`--reporting` makes or measures the sets that nothing is chosen on: fold 2 of UrbanSound8K, folds 3
+to 5 of Kitchen20, the office sounds of DCASE 2016 and a set of animals (the two repositories of
+`training.teacher`), in the same noises.
 """
 
 import argparse
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,13 +35,42 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from training.audio_net import AudioTower, Shape, load_exported
-from training.collect import RATE, SHARED, WORK, decode, is_free, read_segments, shared_rows
+from training.collect import (
+    RATE,
+    SHARED,
+    WORK,
+    decode,
+    is_free,
+    read_segments,
+    repository_files,
+    shared_rows,
+)
 from training.mixtures import VALIDATION_PACKAGE, Samples, add_at_snr, babble, looped
-from training.product import load_mini, load_space, student_log_mel, tagger
-from training.teacher import samples_of
+from training.product import MODEL_HOME, load_mini, load_space, student_log_mel, tagger
+from training.teacher import TEST_REPOSITORIES, samples_of
 
 SNRS_DB = (10.0, 0.0)
 SETS = ("esc50", "urban", "kitchen")
+REPORTED = ("urban_report", "kitchen_report", "office", "animals")
+FOLDERS = {
+    "urban": "urban/fold3",
+    "kitchen": "kitchen/choose",
+    "urban_report": "urban/fold2",
+    "kitchen_report": "kitchen/report",
+    "office": "office/report",
+    "animals": "animals/report",
+}
+OFFICE = {
+    "clearthroat": "clear throat", "cough": "cough", "doorslam": "door slam", "drawer": "drawer",
+    "keyboard": "keyboard", "keysDrop": "keys dropped on a desk", "knock": "knock",
+    "laughter": "laughter", "pageturn": "page turning", "phone": "phone ringing",
+    "speech": "speech",
+}  # fmt: skip
+ANIMALS = {
+    "Kedi": "cat", "Kopek": "dog", "Kus": "bird", "Inek": "cow", "Aslan": "lion", "Koyun": "sheep",
+    "Kurbaga": "frog", "Tavuk": "chicken", "Esek": "donkey", "Maymun": "monkey",
+}  # fmt: skip
+"""Labels of the two repositories in words, as in `word_test_labels.toml`."""
 Matrix = npt.NDArray[np.float32]
 RECORDED: dict[str, tuple[str, ...]] = {
     "road": ("engine", "car_horn", "siren", "engine_idling", "street_music", "jackhammer"),
@@ -69,8 +104,23 @@ def clips_of(name: str) -> list[tuple[Path, str]]:
     if name == "esc50":
         rows = [r for r in shared_rows() if not is_free(r) and "/esc50/" in r["file"]]
         return [(SHARED / "audio" / r["file"], r["label"]) for r in rows]
-    home = WORK / "sets" / {"urban": "urban/fold3", "kitchen": "kitchen/choose"}[name]
+    home = WORK / "sets" / FOLDERS[name]
     return [(path, path.parent.name) for path in sorted(home.glob("*/*.wav"))]
+
+
+def write_repository_sets() -> None:
+    """Write the office sounds and the animals as folders of clips, each content once."""
+    office, animals = TEST_REPOSITORIES
+    for name, source, words in (("office", office, OFFICE), ("animals", animals, ANIMALS)):
+        written: set[bytes] = set()
+        for path, contents in repository_files(source):
+            text = Path(path).name if name == "office" else path
+            label = next((word for key, word in words.items() if text.startswith(key)), "")
+            if label and contents not in written:
+                written.add(contents)
+                target = WORK / "sets" / FOLDERS[name] / label.replace(" ", "_") / Path(path).name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(contents)
 
 
 def _recorded_noises() -> dict[str, Samples]:
@@ -111,7 +161,7 @@ def _noise_for(label: str, recorded: dict[str, Samples], rng: np.random.Generato
 def make_set(name: str, recorded: dict[str, Samples]) -> None:
     """Write `validation_<name>.npz`."""
     labels = np.load(WORK / "text_rows.npz")[f"{name}_names"].tolist()
-    rng = np.random.default_rng([20_261_118, SETS.index(name)])
+    rng = np.random.default_rng([20_261_118, (*SETS, *REPORTED).index(name)])
     mels, logits, answers, snrs = [], [], [], []
     for path, label in clips_of(name):
         clip = decode(path.read_bytes())
@@ -135,15 +185,15 @@ def make_set(name: str, recorded: dict[str, Samples]) -> None:
     )
 
 
-def make_text_rows() -> None:
+def make_text_rows(home: Path = MODEL_HOME) -> None:
     """Write `text_rows.npz`: label names in tag space, for the loss and for scoring."""
     names: set[str] = {name.lower() for name in load_space().names}
     for corpus in ("VGGSound", "FSD50k"):
         listed = json.loads((SHARED / "text" / f"{corpus}_class_labels_indices.json").read_text())
         names |= {name.replace("_", " ").lower() for name in listed}
-    labels = {name: sorted({label for _, label in clips_of(name)}) for name in SETS}
+    labels = {name: sorted({label for _, label in clips_of(name)}) for name in (*SETS, *REPORTED)}
     labels["esc50"] = sorted({r["label"] for r in shared_rows() if "/esc50/" in r["file"]})
-    texts, mini = {"": sorted(names), **labels}, load_mini()
+    texts, mini = {"": sorted(names), **labels}, load_mini(home)
     arrays = {}
     for name, words in texts.items():
         prompts = [f"the sound of {word.replace('_', ' ')}" for word in words]
@@ -181,11 +231,13 @@ class ValidationSet:
         return found
 
 
-def read_sets(mu: Tensor, sigma: Tensor) -> tuple[dict[str, ValidationSet], Tensor]:
-    """Return the validation sets that were written, by name, and the text rows of the loss."""
+def read_sets(
+    mu: Tensor, sigma: Tensor, names: Sequence[str] = SETS
+) -> tuple[dict[str, ValidationSet], Tensor]:
+    """Return the sets that were written, by name, and the text rows of the loss."""
     sets = {}
     with np.load(WORK / "text_rows.npz") as text:
-        for name in SETS:
+        for name in names:
             path = WORK / f"validation_{name}.npz"
             if not path.exists():
                 continue
@@ -201,11 +253,13 @@ def read_sets(mu: Tensor, sigma: Tensor) -> tuple[dict[str, ValidationSet], Tens
         return sets, torch.from_numpy(text["_rows"])
 
 
-def measure_exported(home: Path) -> None:
+def measure_exported(home: Path, names: Sequence[str]) -> None:
     """Print the scores of an exported model, and those of the teacher on the clean clips."""
+    if (home / "manifest.toml").exists():
+        make_text_rows(home)
     space = load_space()
-    sets, _ = read_sets(torch.from_numpy(space.mu), torch.from_numpy(space.sigma))
-    mels = torch.stack([mel[:, :120].float() for mel in sets["esc50"].mels[:200]])[:, None]
+    sets, _ = read_sets(torch.from_numpy(space.mu), torch.from_numpy(space.sigma), names)
+    mels = torch.stack([part.mels[0][:, :120].float() for part in sets.values()])[:, None]
     tower = AudioTower(Shape())
     load_exported(tower, home, mels)
     for name, part in sets.items():
@@ -217,12 +271,16 @@ def main() -> None:
     """Write the files, or measure an exported model."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--home", type=Path, help="folder of an exported model to measure")
-    if home := parser.parse_args().home:
-        measure_exported(home)
+    parser.add_argument("--reporting", action="store_true", help="the sets to report on")
+    options = parser.parse_args()
+    names = REPORTED if options.reporting else SETS
+    if options.home:
+        measure_exported(options.home, names)
         return
+    write_repository_sets()
     make_text_rows()
     recorded = _recorded_noises()
-    for name in SETS:
+    for name in names:
         make_set(name, recorded)
 
 

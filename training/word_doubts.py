@@ -19,7 +19,7 @@ from training.text_corpus import CLEAN, SHARED
 from training.text_evaluate import ShippedTower
 from training.word_lists import LABEL_TEST, WORD_TEST, read_entries
 
-LIMITS = (0.0, 0.3, 0.4, MIN_SHARE, 0.5, 0.6, 0.7)
+LIMITS = sorted({0.0, 0.3, 0.4, 0.5, MIN_SHARE, 0.7})
 
 
 def main() -> None:
