@@ -3,8 +3,8 @@
     python demo/make_sounds.py    writes demo/sounds/*.flac and demo/street.ogg (needs espeak-ng)
 
 Five seconds each, 32 kHz mono, and one minute of a street with four of them in it. The seed is
-fixed, so every run gives the same samples. `python demo/check_sounds.py` asks a tagger that has
-never heard them what they are; where a figure below has three digits, it was chosen by that answer.
+fixed, so every run gives the same samples. `python demo/check_sounds.py` asks a tagger what they
+are; figures with three digits below were chosen by its answers.
 """
 
 import subprocess

@@ -136,8 +136,10 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="only compare")
     arguments = parser.parse_args()
     if arguments.store is not None:
-        text = json.dumps(stored(arguments.store), indent=0)
-        ROWS.write_text(re.sub(r"\n(?=[^{}])", " ", text).replace("\n", "\n") + "\n")
+        content = stored(arguments.store)
+        lines = ",\n".join(json.dumps(line) for line in content.pop("rows"))
+        text = json.dumps(content)[:-1] + f', "rows": [\n{lines}\n]}}'
+        ROWS.write_text(text + "\n", encoding="utf-8")
     content = json.loads(ROWS.read_text(encoding="utf-8"))
     wrong = []
     for name in PAGES:

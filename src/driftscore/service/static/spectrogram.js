@@ -67,7 +67,7 @@ export function Spectrogram({ picture, start = 0, name, tall, empty, onPick, chi
       <div class="times" aria-hidden="true">
         ${times(start, seconds).map((at) => html`<span key=${at} style=${{ left: `${(100 * (at - start)) / seconds}%` }}>
           ${tickName(at)}</span>`)}
-        <span class="unit">${seconds >= 60 ? "min" : "s"}</span>
+        <span class="unit">${seconds > 60 ? "min" : "s"}</span>
       </div>
     </div>`;
 }
