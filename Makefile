@@ -11,8 +11,8 @@ PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
-demo: $(VENV)/.core ## label a few sounds, clean and in noise, with the embedded model
-	$(BIN)/python demo/demo.py
+demo: $(VENV)/.core ## label sounds and find events with the embedded model (SOUNDS=folder LABELS="a, b": yours)
+	$(BIN)/python demo/demo.py $(if $(SOUNDS),"$(SOUNDS)") $(if $(LABELS),--labels "$(LABELS)")
 
 setup: $(VENV)/.ready ## make an environment with everything that the tests need
 
@@ -22,7 +22,7 @@ $(VENV)/pyvenv.cfg:
 
 $(VENV)/.core: pyproject.toml | $(VENV)/pyvenv.cfg
 	@echo "Making a light environment in $(VENV) (a minute)"
-	@$(PIP) --editable .
+	@$(PIP) --editable '.[plot]'
 	@touch $@
 
 $(VENV)/.ready: pyproject.toml | $(VENV)/pyvenv.cfg
@@ -79,8 +79,9 @@ sed-env: ## make an old environment with sed_eval and psds_eval, the oracles for
 model: setup ## rebuild the embedded model from ../shared and Debian's packages (hours)
 	$(BIN)/python -m training.rebuild
 
-sounds: $(VENV)/.core ## make the demo's sounds again (needs espeak-ng)
+sounds: $(VENV)/.core ## make the sounds of the demo and the page again, and check them (needs espeak-ng)
 	$(BIN)/python demo/make_sounds.py
+	$(BIN)/python demo/check_sounds.py
 
 browser: ## install Chromium for the tests of the page (Debian, as root; without it they are skipped)
 	apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from docs_commands import command_pages
+from reference import COMMANDS_PART, NAME_PART
 
 PROJECT = Path(__file__).resolve().parent.parent
 PAGES = {
@@ -32,7 +33,7 @@ PAGES = {
     "docs/commands.md": "commands/index.md",
 }
 """Pages of the site that are elsewhere in the repository; all others are files in docs/."""
-INSTEAD = {"README.md": "index.md", "docs/report.html": "report.md"}
+INSTEAD = {"README.md": "index.md"}
 """Files of the repository that are not in the site, and the pages that take their place."""
 SHIM = ("https://unpkg.com/iframe-worker/shim", "assets/worker.js")
 """The script that Zensical loads for the search in files, and ours in its place."""
@@ -77,7 +78,7 @@ def write_pages(home: Path) -> list[str]:
             shutil.copy(PROJECT / name, page)
     overview, pages = command_pages()
     index = home / "commands" / "index.md"
-    index.write_text(index.read_text("utf-8").replace("<!-- commands -->", overview), "utf-8")
+    index.write_text(COMMANDS_PART.sub(overview, index.read_text("utf-8")), "utf-8")
     for command, text in pages.items():
         (home / "commands" / f"{command}.md").write_text(text, encoding="utf-8")
     return list(pages)
@@ -105,7 +106,7 @@ def page_of(path: Path, home: Path) -> str:
     def links(prose: str) -> str:
         return _LINK.sub(link, _PICTURE.sub(link, prose))
 
-    text = path.read_text(encoding="utf-8")
+    text = NAME_PART.sub(r"::: \1", path.read_text(encoding="utf-8"))
     if path.suffix == ".ipynb":
         text = "\n".join(map(cell_of, json.loads(text)["cells"]))
     done, last = "", 0

@@ -32,27 +32,17 @@ def opened(browser: Browser, address: str, wait_for: str, **options: object) -> 
     if "tab=live" not in address:  # its stream never ends
         page.wait_for_load_state("networkidle")
     page.wait_for_timeout(1500)
-    if page.locator("#snr").is_visible():  # once more, now that words and noise are known
-        for key in ("ArrowRight", "ArrowLeft"):
-            page.press("#snr", key)
-            page.wait_for_load_state("networkidle")
-            page.wait_for_timeout(500)
-        page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
-        page.wait_for_timeout(500)
     return page
 
 
 def take(browser: Browser, url: str) -> None:
     """Take every picture."""
-    recognised = ".verdict:has-text('recognised')"
-    page = opened(browser, f"{url}/#example=siren&snr=-12", recognised)
+    page = opened(browser, url, ".event-list li")
     page.screenshot(path=TARGET / "try.png", full_page=True)
-    street = f"{url}/#example=street&snr=-3&noise=rain"
-    page = opened(browser, street, ".bar", color_scheme="dark")
-    page.screenshot(path=TARGET / "events-dark.png", full_page=True)
-    page = opened(browser, f"{url}/#example=siren&snr=-12", recognised, **PHONE)
-    page.evaluate("document.querySelector('.noise').scrollIntoView(); scrollBy(0, -60)")
-    page.wait_for_timeout(300)
+    compared = f"{url}/#example=siren&snr=-12&compare=rules"
+    page = opened(browser, compared, ".verdict:has-text('recognised')")
+    page.screenshot(path=TARGET / "compare.png", full_page=True)
+    page = opened(browser, url, ".event-list li", color_scheme="dark", **PHONE)
     page.screenshot(path=TARGET / "phone.png")
     page = opened(browser, f"{url}/#tab=live", ".events li")
     page.focus(".events li")

@@ -40,7 +40,7 @@ NOT_RUN = {
     r"^driftscore lab (report|export) (?!.*--store results)": "needs rows; tests/lab runs it",
     r"^driftscore lab soundscape": "takes minutes; tests/lab makes soundscapes",
     r"^driftscore review .*(?<!--answers answers.txt)$": "asks on a terminal; tests/test_review.py",
-    r"^(pip (download|install|uninstall)|sudo apt|python3 -m venv|openssl|export )": (
+    r"^(pip (wheel|install|uninstall)|sudo apt|python3 -m venv|openssl|export )": (
         "sets up a machine"
     ),
     r"^make ": "the targets of the Makefile; that they exist is tested",

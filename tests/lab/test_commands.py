@@ -16,6 +16,7 @@ from driftscore.lab.mixing.record import mix
 from driftscore.lab.runs import export
 from driftscore.lab.runs.mixes import read_mixes
 from driftscore.lab.runs.store import Store
+from tests.conftest import PROJECT
 
 from .small_lab import build, quick
 
@@ -208,7 +209,17 @@ def test_a_grid_is_planned_without_models_and_data(
     planned = call("lab", "run", name, "--plan")
     assert planned.exit_code == 0, planned.stderr
     assert " cells in " in planned.stderr
-    assert "missing, and not counted: " in planned.stderr
+    assert "missing: " in planned.stderr
+
+
+def test_the_panel_is_counted_as_published_where_its_data_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRIFTSCORE_DATA", str(tmp_path / "data"))
+    planned = call("lab", "run", "panel", "--plan", "--store", tmp_path / "store")
+    assert "70 cells in 10 conditions, 61,155 clips to embed" in planned.stderr
+    assert "61,155" in (PROJECT / "docs" / "paper.md").read_text()
+    assert "missing: UrbanSound8K in " in planned.stderr
 
 
 @pytest.mark.usefixtures("shared")

@@ -36,6 +36,23 @@ def build_esc50(home: Path, wav: WriteWav) -> Built:
     ], ("dog", "rain")
 
 
+def build_esc50_public(home: Path, wav: WriteWav) -> Built:
+    """Two clips that are tested, and one that something was made from."""
+    folder = home / "ESC-50-33c8ce9"
+    for name in ("1-104089-A-22", "1-100032-A-0", "1-104089-B-22"):
+        wav(folder / "audio" / f"{name}.wav")
+    table(
+        folder / "meta" / "esc50.csv",
+        "filename,fold,target,category,esc10,src_file,take",
+        "1-104089-A-22.wav,1,22,clapping,False,104089,A",
+        "1-100032-A-0.wav,1,0,dog,True,100032,A",
+        "1-104089-B-22.wav,1,22,clapping,False,104089,B",
+    )
+    names = ("1-104089-A-22", "1-104089-B-22")
+    clips = [Clip(folder / "audio" / f"{n}.wav", ("clapping",), "1", n) for n in names]
+    return clips, ("dog", "clapping")
+
+
 def build_urbansound8k(home: Path, wav: WriteWav) -> Built:
     audio = home / "UrbanSound8K" / "audio"
     wav(audio / "fold5" / "100032-3-0-0.wav")
@@ -130,6 +147,7 @@ def build_folder(home: Path, wav: WriteWav) -> Built:
 
 BUILDERS = {
     "esc50": build_esc50,
+    "esc50_public": build_esc50_public,
     "folder": build_folder,
     "fsd50k": build_fsd50k,
     "sonyc_ust": build_sonyc_ust,

@@ -47,6 +47,44 @@ def build_musan(home: Path, wav: WriteWav) -> dict[str, str]:
     return {"noise-free-sound-0000": "noise", "noise-sound-bible-0001": "noise"}
 
 
+def build_esc50_noise(home: Path, wav: WriteWav) -> dict[str, str]:
+    folder = home / "ESC-50-33c8ce9"
+    clips = {  # id: fold, class
+        "1-17367-A-10": (1, "rain"),
+        "2-1-A-16": (2, "wind"),
+        "3-1-A-26": (3, "laughing"),
+        "4-1-A-24": (4, "coughing"),
+        "1-1-A-0": (1, "dog"),
+        "5-1-A-10": (5, "rain"),  # fold 5 is left alone
+        "1-115545-A-48": (1, "rain"),  # tested
+    }
+    lines = ["filename,fold,target,category,esc10,src_file,take"]
+    for seed, (name, (fold, label)) in enumerate(clips.items()):
+        wav(folder / "audio" / f"{name}.wav", seconds=2, seed=seed)
+        lines.append(f"{name}.wav,{fold},{name.split('-')[-1]},{label},False,1,A")
+    (folder / "meta").mkdir()
+    (folder / "meta" / "esc50.csv").write_text("\n".join(lines) + "\n")
+    crowds = {f"crowd-{number}": "crowd" for number in range(24)}
+    return {"1-17367-A-10": "rain", "2-1-A-16": "wind", **crowds}
+
+
+def test_noise_of_esc50_is_not_tested_not_of_fold_5_and_not_of_the_class_itself(
+    tmp_path: Path, write_wav: WriteWav
+) -> None:
+    build_esc50_noise(tmp_path, write_wav)
+    noise = noises.find_noise("esc50_noise")
+    recordings = noise.recordings(tmp_path)
+    assert {one.id for one in recordings if one.environment != "crowd"} == {
+        "1-17367-A-10",
+        "2-1-A-16",
+    }
+    rng = np.random.default_rng(0)
+    drawn = [noise.sample(1.0, RATE, rng, home=tmp_path, avoid=["rain"]) for _ in range(20)]
+    assert {one.sound.label for one in drawn} == {"wind", "crowd"}
+    laughing = [noise.sample(1.0, RATE, rng, home=tmp_path, avoid=["laughing"]) for _ in range(20)]
+    assert {one.sound.label for one in laughing} == {"rain", "wind"}
+
+
 def build_recorded(home: Path, wav: WriteWav) -> dict[str, str]:
     wav(home / "street_tram.wav", seconds=2)
     wav(home / "deep" / "kitchen.wav", seconds=0.5, seed=1)
@@ -65,6 +103,7 @@ def build_synthetic(home: Path, wav: WriteWav) -> dict[str, str]:
 
 BUILDERS = {
     "demand": build_demand,
+    "esc50_noise": build_esc50_noise,
     "musan": build_musan,
     "recorded": build_recorded,
     "synthetic": build_synthetic,

@@ -1,5 +1,6 @@
 """A store with three sources and a day of events, for tests and pictures of the page."""
 
+import math
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -41,6 +42,10 @@ class DayStore(DecisionStore):
         for source, names in _WORDS.items():
             self.send(Words(source, WatchList.of(names)))
             self.send(SourceStatus(source, source != "back door", iso(began), _why(source)))
+        for step in range(6 * now.hour):  # the level of the night and the day
+            end = self.midnight + timedelta(minutes=10 * step)
+            level = 36 + 6 * math.sin(step / 9) + 3 * math.sin(step * 1.7)
+            self.send(LevelReport("yard", level, level + 3, level - 4, "dBA", 60.0, iso(end)))
         self.send(LevelReport("yard", 41.6, 44.2, 36.9, "dBA", 60.0, iso(now)))
         self.send(LevelReport("street", -38.2, -33.0, -47.8, "dBFS", 60.0, iso(now)))
 

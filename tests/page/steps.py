@@ -19,6 +19,8 @@ SOUNDS = PROJECT / "demo" / "sounds"
 MINUS = "\N{MINUS SIGN}"
 WORDS = "siren, church bell, alarm clock, rain, speech, dog bark"
 RANKED = ".ranking li.right"
+COMPARE = "compare=rules"
+"""What a link carries to open the comparison of rules."""
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 
 

@@ -18,7 +18,7 @@ from tests.conftest import Run
 
 from .conftest import Site, Visit, running
 from .day_store import DayStore, found
-from .steps import SOUNDS, Browser, Page, expect, until
+from .steps import PHONE, SOUNDS, Browser, Page, expect, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
@@ -29,11 +29,12 @@ def test_verdicts_are_given_with_keys_and_saved(visit: Visit, site: Site) -> Non
     page = visit.open("tab=live")
     rows = page.locator(".events li")
     expect(rows).to_have_count(9)
-    rows.first.focus()
-    for key in ("r", "w", "j", "r", "k", "w", "k", "u"):
+    page.click("#tab-live")  # no row has the focus
+    for key in ("r", "w", "j", "r", "k", "w", "u", "u"):
         page.keyboard.press(key)
-    # r on 9, w on 8, over 7, r on 6 and on to 5, back to 6: w, on to 5, back to 6: u
+    # r on 9, w on 8, over 7, r on 6 and on to 5, back to 6: w; both verdicts on 6 are undone
     until(page, lambda: site.store.verdicts() == {9: "right", 8: "wrong"})
+    expect(page.locator(".events li[aria-current=true] .label")).to_have_text("jackhammer")
     expect(page.locator(".events li.right")).to_have_count(1)
     expect(page.locator("#review-title")).to_contain_text("2 of 9 reviewed")
     page.reload()
@@ -76,6 +77,52 @@ def test_the_live_tab_shows_sources_levels_and_hours(visit: Visit) -> None:
     assert page.url.endswith("#tab=live")
 
 
+def test_keys_act_on_the_row_that_was_clicked(visit: Visit, site: Site) -> None:
+    page = visit.open("tab=live")
+    rows = page.locator(".events li")
+    expect(rows).to_have_count(9)
+    rows.nth(3).locator(".facts").click()
+    page.keyboard.press("w")
+    until(page, lambda: site.store.verdicts() == {6: "wrong"})
+    page.keyboard.press("u")
+    until(page, lambda: site.store.verdicts() == {})
+
+
+def test_events_of_a_word_a_source_and_another_day_are_shown(visit: Visit, site: Site) -> None:
+    page = visit.open("tab=live")
+    rows = page.locator(".events li")
+    expect(rows).to_have_count(9)
+    word, source = page.locator(".choice select").all()
+    word.select_option("dog bark")
+    expect(rows).to_have_count(2)
+    word.select_option("")
+    source.select_option("street")
+    expect(rows).to_have_count(5)
+    source.select_option("")
+    page.get_by_role("button", name="Yesterday").click()
+    expect(page.locator(".empty-list")).to_have_text("No event on this day.")
+    page.locator(".choice input").fill(f"{site.store.midnight:%Y-%m-%d}")
+    expect(rows).to_have_count(9)
+
+
+@pytest.mark.parametrize("visit", [PHONE], indirect=True)
+def test_on_a_phone_the_hour_is_in_sight_and_no_hint_overflows(visit: Visit) -> None:
+    page = visit.open("tab=live")
+    expect(page.locator(".hours th.now")).to_be_visible()
+    hour = page.locator(".hours th.now").bounding_box()
+    box = page.locator(".hours").locator("..").bounding_box()
+    assert hour is not None
+    assert box is not None
+    assert box["x"] <= hour["x"]
+    assert hour["x"] + hour["width"] <= box["x"] + box["width"] + 1
+    wide = page.evaluate(
+        """() => [...document.querySelectorAll("main p, main h2, main label")]
+        .filter((e) => e.checkVisibility() && e.getBoundingClientRect().right > innerWidth)
+        .map((e) => e.outerHTML.slice(0, 80))"""
+    )
+    assert not wide
+
+
 @pytest.fixture
 def own(browser: Browser, mini: Backbone, tmp_path: Path) -> Iterator[tuple[Page, DayStore]]:
     """Return the live tab of a service with a store that a test may change."""
@@ -109,7 +156,7 @@ def test_what_happens_appears_at_once_through_the_stream(own: tuple[Page, DaySto
     store.send(found(50, "yard", "dog bark", 9.25, now, 0.0, 12.0))
     expect(page.locator(".events li")).to_have_count(10)
     tag = yard.locator(".tag", has_text="dog bark")  # others of the day store may be recent
-    expect(tag).to_contain_text("dog bark 9.3")
+    expect(tag).to_contain_text(f"dog bark score 9.3 at {now:%H:%M:%S}")
     assert len(asked) <= 2
 
 

@@ -10,6 +10,7 @@ from driftscore.service.settings import ServiceSettings
 
 from .conftest import Site, Visit, running
 from .steps import (
+    COMPARE,
     MINUS,
     RANKED,
     SOUNDS,
@@ -23,16 +24,18 @@ from .steps import (
     upload,
 )
 
+SCENE = {"siren": (21.0, 26.0)}
+"""When it is in the street of the page, in seconds."""
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
 
 def test_a_file_and_words_give_a_spectrogram_and_three_rankings(visit: Visit) -> None:
-    page = visit.open()
-    expect(page.locator(".spectrogram .empty")).to_contain_text("press an example")
+    page = visit.open(COMPARE)
+    expect(page.locator(".event-list li").first).to_be_visible()
     upload(page, SOUNDS / "siren.flac")
+    page.fill("#words", "")
     expect(page.locator("#words-problem")).to_contain_text("separated by commas")
-    page.fill("#words", "siren")
-    expect(page.locator("#words-problem")).to_contain_text("two sounds or more")
+    expect(page.locator(".fits li")).to_have_count(0)  # old results go
     page.fill("#words", WORDS)
     expect(page.locator(RANKED)).to_have_count(3)
     settled(page)
@@ -53,8 +56,11 @@ def test_the_rankings_are_those_of_the_library(visit: Visit, site: Site) -> None
     from driftscore import Classifier
 
     page = visit.open()
+    expect(page.locator(".event-list li").first).to_be_visible()
+    upload(page, SOUNDS / "speech.flac")
+    expect(page.locator(".sound .hint")).to_contain_text("speech.flac")
+    settled(page)
     with page.expect_response(re.compile("/rank$")) as answered:
-        upload(page, SOUNDS / "speech.flac")
         page.fill("#words", WORDS)
     answer = answered.value.json()
     labels = WORDS.split(", ")
@@ -66,7 +72,7 @@ def test_the_rankings_are_those_of_the_library(visit: Visit, site: Site) -> None
 
 
 def test_the_slider_moves_the_scores_and_the_chart_says_where_each_rule_fails(visit: Visit) -> None:
-    page = visit.open("example=siren&noise=rain")
+    page = visit.open(f"example=siren&noise=rain&{COMPARE}")
     expect(page.locator(".verdict").last).to_contain_text("recognised")
     clean = page.locator(f"{RANKED} .score").last.inner_text()
     move_slider(page, -20)
@@ -86,7 +92,7 @@ def test_the_slider_moves_the_scores_and_the_chart_says_where_each_rule_fails(vi
 
 
 def test_another_label_can_count_as_right(visit: Visit) -> None:
-    page = visit.open("example=siren")
+    page = visit.open(f"example=siren&{COMPARE}")
     expect(page.locator(".verdict").last).to_contain_text("recognised")
     page.locator("[aria-labelledby=rule-default] li button", has_text="rain").click()
     expect(page.locator(".verdict").last).to_have_text("not recognised, even without noise")
@@ -95,22 +101,47 @@ def test_another_label_can_count_as_right(visit: Visit) -> None:
 
 
 def test_the_events_of_a_long_file_lie_on_its_spectrogram(visit: Visit) -> None:
-    page = visit.open("example=street")
+    page = visit.open()
     expect(page.locator(".bar").first).to_be_visible()
     settled(page)
+    first = page.locator(".event-list .label").first.inner_text()
+    expect(page.locator(".fits .headline")).to_contain_text(first)  # opened at its first event
     siren = page.locator(".bar", has_text="siren").first
     plot = page.locator(".spectrogram").first.locator(".plot").bounding_box()
     box = siren.bounding_box()
     assert plot is not None
     assert box is not None
-    start, end = ((x - plot["x"]) / plot["width"] * 48 for x in (box["x"], box["x"] + box["width"]))
-    assert start < 18 < end  # the siren is from 15 to 20 s
-    page.locator(".bar", has_text="alarm clock").first.click()
-    settled(page)
-    assert ranking(page, "default")[0] == "alarm clock"
-    expect(page.locator("#picture-title")).to_contain_text("s to 4")
+    start, end = ((x - plot["x"]) / plot["width"] * 60 for x in (box["x"], box["x"] + box["width"]))
+    begun, ended = SCENE["siren"]
+    assert start < (begun + ended) / 2 < end
+    siren.click()
+    expect(page.locator(".fits .headline")).to_contain_text("siren")
     page.get_by_label("Start of the part").press("Home")
     expect(page.locator("#picture-title")).to_contain_text("0.0 s to 10 s")
+
+
+def test_short_events_have_their_full_names(visit: Visit) -> None:
+    page = visit.open()
+    expect(page.locator(".bar").first).to_be_visible()
+    for width in (1280, 400):
+        page.set_viewport_size({"width": width, "height": 900})
+        settled(page)
+        cut = page.evaluate(
+            """() => [...document.querySelectorAll(".bar span")].filter((text) => {
+            const box = text.getBoundingClientRect();
+            const plot = text.closest(".plot").getBoundingClientRect();
+            return text.scrollWidth > Math.ceil(box.width) || box.left < plot.left
+                || box.right > plot.right + 1; }).map((text) => text.innerText)"""
+        )
+        assert not cut
+        assert page.locator(".bar span").count() >= 3
+
+
+def test_nothing_fits_is_said(visit: Visit) -> None:
+    page = visit.open("example=siren&labels=a cow mooing")
+    expect(page.locator(".fits .headline")).to_have_text("None of these")
+    page.fill("#words", "siren")
+    expect(page.locator(".fits .headline")).to_have_text("siren")  # one word is enough
 
 
 def test_a_busy_server_is_asked_again(visit: Visit) -> None:
@@ -128,7 +159,7 @@ def test_a_busy_server_is_asked_again(visit: Visit) -> None:
             )
 
     visit.page.route(re.compile("/page/about$|/rank$|/sweep$"), refuse_once)
-    page = visit.open("example=siren")
+    page = visit.open(f"example=siren&{COMPARE}")
     expect(page.locator(".verdict").last).to_contain_text("recognised")
     assert sorted(refused) == ["about", "rank", "sweep"]
     expect(page.locator(".problem", has_text="busy")).to_have_count(0)
@@ -155,7 +186,7 @@ def test_the_token_of_a_server_is_asked_for_and_kept(browser: Browser, mini: Bac
 
 
 def test_a_link_shows_the_same_thing_again(visit: Visit) -> None:
-    page = visit.open("example=siren")
+    page = visit.open(f"example=siren&{COMPARE}")
     expect(page.locator(RANKED)).to_have_count(3)
     page.fill("#words", "siren, wind, a dog barking")
     page.select_option("#noise", "pink")
@@ -176,7 +207,7 @@ def test_a_link_shows_the_same_thing_again(visit: Visit) -> None:
 def test_a_server_that_is_gone_is_named(visit: Visit) -> None:
     visit.expected = ("ERR_FAILED", "net::")
     page = visit.open("example=siren")
-    expect(page.locator(RANKED)).to_have_count(3)
+    expect(page.locator(".fits .headline")).to_have_text("siren")
     settled(page)
     page.route("**/page/**", lambda route: route.abort())
     move_slider(page, 0)

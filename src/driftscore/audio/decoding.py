@@ -97,6 +97,10 @@ def mono(samples: NDArray[np.generic]) -> Samples:
     return mixed
 
 
+class UnknownFormatError(AudioError):
+    """Neither libsndfile nor ffmpeg takes a file for sound."""
+
+
 class _UndecodableError(AudioError):
     """libsndfile cannot read on."""
 
@@ -198,15 +202,35 @@ def _readable(blocks: Iterator[Samples], rate: int) -> Iterator[Samples]:
 
 @contextmanager
 def decoded_in_memory(content: bytes, name: str, bounds: DecodingBounds) -> Iterator[Blocks]:
-    """Open the content of a sound file with libsndfile alone; nothing is written to disk."""
+    """Open the content of a sound file with libsndfile, or with ffmpeg as `decoded` does.
+
+    Nothing is written to disk, except for ffmpeg on systems without files in memory.
+    """
     try:
         with silenced():
             sound = soundfile.SoundFile(io.BytesIO(content))
     except soundfile.LibsndfileError as error:
-        what = error.error_string.strip(".")
-        raise AudioError(f"{name} is not a sound file that can be read ({what})") from error
+        if shutil.which("ffmpeg") is None:
+            what = error.error_string.strip(".")
+            raise AudioError(f"{name} is not a sound file that can be read ({what})") from error
+        malformed = error.code == _MALFORMED
+        with (
+            tempfile.NamedTemporaryFile(prefix="driftscore-")
+            if _MEMFD is None
+            else open(_MEMFD("driftscore"), "w+b") as file
+        ):
+            file.write(content)
+            file.flush()
+            path = file.name if _MEMFD is None else f"/proc/{os.getpid()}/fd/{file.fileno()}"
+            with _ffmpeg(Path(path), name, malformed=malformed, bounds=bounds) as blocks:
+                yield blocks
+        return
     with sound:
         yield _checked_rate(sound, name, bounds), _blocks(sound, name, bounds)
+
+
+_MEMFD = getattr(os, "memfd_create", None)
+"""Makes a file in memory; Linux only."""
 
 
 def is_encoded(recording: object) -> TypeGuard[Encoded]:
@@ -383,7 +407,9 @@ _SLACK_S = 0.5  # lengths in headers count the padding of encoders, or leave it 
 
 
 @contextmanager
-def _ffmpeg(path: Path, name: str, *, malformed: bool = False) -> Iterator[Blocks]:
+def _ffmpeg(
+    path: Path, name: str, *, malformed: bool = False, bounds: DecodingBounds | None = None
+) -> Iterator[Blocks]:
     """Decode through ffmpeg as a Sun AU stream: its header carries the rate and the channels.
 
     A file is refused at its end if ffmpeg reports an error, or if it is shorter than it states. Of
@@ -391,7 +417,7 @@ def _ffmpeg(path: Path, name: str, *, malformed: bool = False) -> Iterator[Block
     """
     command = ["ffmpeg", "-nostdin", "-hide_banner", "-nostats", "-v", "level+info"]
     command += ["-max_alloc", "1000000000", "-protocol_whitelist", "file"]
-    command += ["-format_whitelist", DEMUXERS, "-i", str(path.resolve())]
+    command += ["-format_whitelist", DEMUXERS, "-i", str(path.absolute())]
     command += ["-vn", "-sn", "-dn", "-map", "0:a:0", "-c:a", "pcm_f32be", "-f", "au", "pipe:1"]
     said: list[str] = []
 
@@ -406,7 +432,7 @@ def _ffmpeg(path: Path, name: str, *, malformed: bool = False) -> Iterator[Block
         while raw := _read_soon(process, rate * BLOCK_SECONDS * frame, name):
             block = np.frombuffer(raw[: len(raw) // frame * frame], ">f4").reshape(-1, channels)
             seen += len(block)
-            check_bounds(name, rate=rate, frames=seen)
+            check_bounds(name, rate=rate, channels=channels, frames=seen, bounds=bounds)
             yield _mono_block(block.astype(np.float32), name)
         status = process.wait()
         listener.join()
@@ -440,7 +466,9 @@ def _ffmpeg(path: Path, name: str, *, malformed: bool = False) -> Iterator[Block
         try:
             head = _read_soon(process, 24, name)
             if len(head) < 24:
-                raise AudioError(f"{name} is not a sound file that libsndfile or ffmpeg can read")
+                raise UnknownFormatError(
+                    f"{name} is not a sound file that libsndfile or ffmpeg can read"
+                )
             _, offset, _, _, rate, channels = struct.unpack(">4s5I", head)
             check_bounds(name, rate=rate, channels=channels)
             _read_soon(process, offset - 24, name)

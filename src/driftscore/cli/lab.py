@@ -93,7 +93,9 @@ def run_(
         )
         if plan:
             for line in facts.missing:
-                say(f"missing, and not counted: {line}")
+                say(f"missing: {line}")
+            if facts.missing:
+                say("a missing dataset is counted as published; `driftscore data get NAME` gets it")
             return
         models = [part for spec in backbone for part in ("--backbone", spec)]
         command = shlex.join(["driftscore", "lab", "run", grid, *models])

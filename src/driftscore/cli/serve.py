@@ -12,12 +12,17 @@ from driftscore.cli.output import say
 from driftscore.decisions import DecisionStore
 from driftscore.embedder import Embedder
 from driftscore.errors import MissingExtraError, UsageError
+from driftscore.service.page_opened import OpenedRecording
 from driftscore.service.settings import DEFAULT_HOST, DEFAULT_PORT, Limits, ServiceSettings
 
 TOKEN_VARIABLE = "DRIFTSCORE_TOKEN"  # noqa: S105 (the name of a variable)
 
 
 @app.command()
+@click.argument("recording", type=take.FILE, required=False)
+@click.option("--events", type=take.FILE,
+              help="Events of RECORDING that `driftscore detect` wrote (csv, jsonl), to listen and "
+              "answer on the page.")  # fmt: skip
 @click.option("--host", default=DEFAULT_HOST,
               help="The address to listen at; any but loopback needs a token.")  # fmt: skip
 @click.option("--port", type=take.WholeNumber(0, 65535), default=DEFAULT_PORT,
@@ -43,6 +48,8 @@ TOKEN_VARIABLE = "DRIFTSCORE_TOKEN"  # noqa: S105 (the name of a variable)
 @click.option("--audit-mb", type=take.Number(), default=1000,
               help="Delete the oldest decisions while the audit is larger.")  # fmt: skip
 def serve(
+    recording: Path | None,
+    events: Path | None,
     host: str,
     port: int,
     token_file: Path | None,
@@ -57,6 +64,7 @@ def serve(
     Classification, events, embeddings and heads (extra: serve).
 
     $ driftscore serve
+    $ driftscore serve night.flac --events events.csv
     $ driftscore serve --host 0.0.0.0 --token-file token.txt --store events.db
     """
     try:
@@ -66,6 +74,10 @@ def serve(
 
     if clips is not None and store is None:
         raise UsageError("--clips are those of the events in a store: give --store FILE as well")
+    if (recording is None) != (events is None):
+        raise UsageError(
+            "A recording is opened with its events: driftscore serve night.flac --events events.csv"
+        )
     token = os.environ.get(TOKEN_VARIABLE) or None
     if token_file is not None:
         try:
@@ -81,6 +93,7 @@ def serve(
         token=token,
         event_store=None if store is None else DecisionStore(store, clips=clips),
         audit=take.open_audit(**options),
+        opened=OpenedRecording(recording, events) if recording and events else None,
     )
     status = server.serve(settings, host=host, port=port, report=say)
     if status:

@@ -409,11 +409,28 @@ class DecisionStore:
         query = f"SELECT {_EVENT} WHERE id > ? AND offset_s IS NOT NULL ORDER BY id LIMIT ?"
         return [StoredEvent(*row) for row in self._read(query, (id, limit))]
 
-    def events(self, since: datetime | None = None, limit: int = 1000) -> list[StoredEvent]:
-        """Return the newest events that started at or after a time, newest first."""
-        query = f"SELECT {_EVENT} WHERE start_s >= ? ORDER BY start_s DESC, id DESC LIMIT ?"
+    def events(
+        self, since: datetime | None = None, limit: int = 1000, *, until: datetime | None = None
+    ) -> list[StoredEvent]:
+        """Return the newest events that started from a time on and before another, newest first."""
+        query = (
+            f"SELECT {_EVENT} WHERE start_s >= ? AND start_s < ? "
+            "ORDER BY start_s DESC, id DESC LIMIT ?"
+        )
         first = float("-inf") if since is None else since.timestamp()
-        return [StoredEvent(*row) for row in self._read(query, (first, limit))]
+        last = float("inf") if until is None else until.timestamp()
+        return [StoredEvent(*row) for row in self._read(query, (first, last, limit))]
+
+    def levels(self, since: datetime, until: datetime) -> dict[str, list[tuple[str, float]]]:
+        """Return the LAeq of each source between two times, each with the end of its interval."""
+        levels: dict[str, list[tuple[str, float]]] = {}
+        for source, end, laeq in self._read(
+            'SELECT source, "end", laeq FROM levels WHERE end_utc >= ? AND end_utc < ? '
+            "ORDER BY end_utc",
+            (iso(since.astimezone(UTC)), iso(until.astimezone(UTC))),
+        ):
+            levels.setdefault(source, []).append((end, laeq))
+        return levels
 
     def clip(self, event_id: int) -> Path | None:
         """Return the clip of an event: a file that a listener has named, in its own folder."""
@@ -447,13 +464,18 @@ class DecisionStore:
             sources.append(StoredSource(name, bool(online), since, why, words, labels, latest))
         return sources
 
-    def counts_by_hour(self, since: datetime | None = None) -> dict[str, list[int]]:
+    def counts_by_hour(
+        self, since: datetime | None = None, until: datetime | None = None
+    ) -> dict[str, list[int]]:
         """Return how many events of each label started in each hour of the local day."""
         rows = self._read(
             "SELECT label, CAST(strftime('%H', start_s + offset_s, 'unixepoch') AS INTEGER), "
-            "COUNT(*) FROM events WHERE offset_s IS NOT NULL AND start_s >= ? "
+            "COUNT(*) FROM events WHERE offset_s IS NOT NULL AND start_s >= ? AND start_s < ? "
             "GROUP BY 1, 2 ORDER BY 1",
-            (0.0 if since is None else since.timestamp(),),
+            (
+                0.0 if since is None else since.timestamp(),
+                float("inf") if until is None else until.timestamp(),
+            ),
         )
         counts: dict[str, list[int]] = {}
         for label, hour, count in rows:

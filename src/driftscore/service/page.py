@@ -2,36 +2,41 @@
 
 The endpoints are made for the page and may change with it; programs use `/v1/...`. Recordings are
 kept in memory for a while (`page_clips`), so that the noise slider sends two numbers and not a
-file. Three rules stand side by side, with the scores by which labels are compared: cosine, DAS, and
-the default of the model.
+file; one that `driftscore serve FILE` opened is read from disk (`page_opened`). Three rules can be
+compared, with the scores by which labels are compared: cosine, DAS, and the default of the model.
+An error names the field that it belongs to in the header `X-Field`.
 """
 
 import base64
 import io
 import time
 from asyncio import to_thread
-from collections.abc import Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date, datetime, timedelta
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
 import soundfile
-from fastapi import APIRouter, HTTPException, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
 
 from driftscore.audio.noise import SYNTHETIC
 from driftscore.audio.recordings import Audio, Samples
-from driftscore.audio.spectrogram import spectrogram
+from driftscore.audio.spectrogram import Picture, spectrogram
 from driftscore.backbones.vectors import Matrix
 from driftscore.decisions.store import DecisionStore
-from driftscore.errors import UsageError
+from driftscore.errors import DriftscoreError, UsageError
 from driftscore.events.tracking import Detection
+from driftscore.formats import write_rows
 from driftscore.service.heads import CompiledHead, HeadSpec
 from driftscore.service.page_clips import loudest_start_s, part
 from driftscore.service.page_mixing import SNRS_DB, in_noise, shipped_noise, sweep
+from driftscore.service.problems import STATUSES
 from driftscore.service.state import ServiceState, State
 from driftscore.text.prompts import compose
 
@@ -44,7 +49,13 @@ _PEAK = 0.9  # of a sound that is played: mixtures at low SNRs would clip
 RULES = (("cosine", "Cosine", "plain similarity of sound and words"),
          ("das", "DAS", "adds how noise moves the words"),
          ("default", "Default", "what classify uses for this model"))  # fmt: skip
+OPENED = "opened"
+"""The id of the recording that `driftscore serve FILE` opened."""
+MAX_PLAYED_S = 60.0
 MAX_EVENTS = 200
+MAX_EVENTS_OF_A_DAY = 20_000
+LEVEL_STEP_S = 300
+"""Seconds of one point in a curve of levels."""
 RECENT_S = 30.0
 """Seconds after its end for which the label of an event counts as recent."""
 LISTENER_COMMANDS = [
@@ -65,21 +76,22 @@ _TYPES = {
 
 EXAMPLES: list[Json] = [
     {
+        "name": "street",
+        "title": "A street, 60 s",
+        "url": "/static/sounds/street.ogg",
+        "seconds": 60,
+        "labels": "siren, church bell, helicopter, speech, dog bark",
+    },
+    {
         "name": "siren",
         "title": "A siren, 5 s",
         "url": "/static/sounds/siren.ogg",
+        "seconds": 5,
         "labels": "siren, church bell, alarm clock, rain, speech, dog bark",
-        "noise": "traffic",
-    },
-    {
-        "name": "street",
-        "title": "A street, 48 s",
-        "url": "/static/sounds/street.ogg",
-        "labels": "siren, church bell, alarm clock, speech, rain, traffic",
-        "noise": "traffic",
     },
 ]
-"""Sounds that come with the page; demo/make_sounds.py made them."""
+"""Sounds that come with the page, the one that it begins with first; demo/make_sounds.py made them.
+"""
 
 
 class PageMix(BaseModel):
@@ -90,12 +102,18 @@ class PageMix(BaseModel):
     snr_db: float | None = Field(None, allow_inf_nan=False)
 
 
+class PlayedMix(PageMix):
+    """What is played: a part of a recording, by default one window of the model."""
+
+    seconds: float | None = Field(None, gt=0, le=MAX_PLAYED_S, allow_inf_nan=False)
+
+
 class LabelledMix(PageMix):
     """Labels, and a part of a recording in noise."""
 
     model_config = ConfigDict(extra="forbid")
 
-    labels: list[str] = Field(min_length=2)
+    labels: list[str] = Field(min_length=1)
     right: str = ""
     """For a sweep: the label that counts as right; empty for the one that wins without noise."""
 
@@ -106,6 +124,26 @@ class Verdict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     verdict: Literal["right", "wrong", ""]
+
+
+class ListedEvent(BaseModel):
+    """An event of the page, and what a person said of it."""
+
+    label: str
+    start_s: float
+    end_s: float
+    score: float
+    answer: str = ""
+
+
+class EventExport(BaseModel):
+    """Events of one recording, to be written in a format of `driftscore detect`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    file: str = Field(max_length=1000)
+    format: Literal["csv", "audacity"]
+    events: list[ListedEvent] = Field(max_length=MAX_EVENTS_OF_A_DAY)
 
 
 routes = APIRouter(include_in_schema=False)
@@ -152,6 +190,7 @@ async def about(state: State) -> Json:
             "minutes": round(state.clips.expiry_s / 60),
         },
         "examples": EXAMPLES,
+        "opened": "" if state.opened is None else state.opened.path.name,
     }
 
 
@@ -161,7 +200,9 @@ async def add(state: State, request: Request) -> Json:
     content = await request.body()
 
     def answer() -> Json:
-        audio, window_s = state.decode(content), state.embedder.backbone.seconds
+        with at_field("sound"):
+            audio = state.decode(content)
+        window_s = state.embedder.backbone.seconds
         start_s = loudest_start_s(audio, window_s)
         return {
             "id": state.clips.add(audio),
@@ -185,14 +226,18 @@ async def rank(state: State, clip_id: str, mix: LabelledMix) -> Json:
     """Return the scores of a part in noise by each rule, and its spectrogram."""
 
     def answer() -> Json:
-        heads = page_heads(state, mix.labels)
+        with at_field("labels"):
+            heads = page_heads(state, mix.labels)
+            detector = state.heads.detector(HeadSpec(labels=tuple(mix.labels)), Detection())
         begun = time.perf_counter()  # new words are encoded only once
         audio = mixed_part(state, clip_id, mix)
         row = embed(state, [audio])
         scores = {name: _rounded(one.head.scores(row)[0]) for name, one in heads.items()}
+        can_reject = detector.rules.prior is not None
         return {
             "labels": list(heads["default"].head.labels),
             "rules": scores,
+            "fits": detector.label_or_none("", row[0]).fits if can_reject else None,
             "spectrogram": picture(audio),
             "milliseconds": round(1000 * (time.perf_counter() - begun), 1),
         }
@@ -205,14 +250,16 @@ async def swept(state: State, clip_id: str, mix: LabelledMix) -> Json:
     """Return scores at falling SNRs, where each rule fails, and what the labels are made of."""
 
     def answer() -> Json:
-        heads = page_heads(state, mix.labels)
+        with at_field("labels"):
+            heads = page_heads(state, mix.labels)
         default = heads["default"]
         if mix.right and mix.right not in default.head.labels:
             raise UsageError(
                 f"The label {mix.right!r} that counts as right is not one of the labels"
             )
-        audio = part(state.clips.get(clip_id), mix.start_s, state.embedder.backbone.seconds)
-        noise = noise_samples(state, mix.noise, len(audio.samples))
+        audio = part_of(state, clip_id, mix.start_s)
+        with at_field("noise"):
+            noise = noise_samples(state, mix.noise, len(audio.samples))
         compiled = {name: one.head for name, one in heads.items()}
         result = sweep(audio, noise, compiled, lambda parts: embed(state, parts), right=mix.right)
         [texts] = compose([result.right]).labels
@@ -240,9 +287,11 @@ async def events(state: State, clip_id: str, mix: LabelledMix) -> Json:
     """Return the events of a complete recording, in noise if asked, and its spectrogram."""
 
     def answer() -> Json:
-        audio = state.clips.get(clip_id)
-        audio = in_noise(audio, noise_samples(state, mix.noise, len(audio.samples)), mix.snr_db)
-        detector = state.heads.detector(HeadSpec(labels=tuple(mix.labels)), Detection())
+        with at_field("sound"):
+            audio = state.clips.get(clip_id)
+        audio = mixed(state, audio, mix)
+        with at_field("labels"):
+            detector = state.heads.detector(HeadSpec(labels=tuple(mix.labels)), Detection())
         rows = [
             {"label": e.label, "start_s": e.start_s, "end_s": e.end_s, "score": e.score}
             for e in detector.events(audio)
@@ -253,11 +302,11 @@ async def events(state: State, clip_id: str, mix: LabelledMix) -> Json:
 
 
 @routes.get("/page/clips/{clip_id}/sound")
-async def sound(state: State, clip_id: str, mix: Annotated[PageMix, Query()]) -> Response:
+async def sound(state: State, clip_id: str, mix: Annotated[PlayedMix, Query()]) -> Response:
     """Return a part in noise as a wav file, to be played."""
 
     def answer() -> bytes:
-        audio = mixed_part(state, clip_id, mix)
+        audio = mixed_part(state, clip_id, mix, mix.seconds)
         peak = float(np.abs(audio.samples).max())
         samples = audio.samples * (_PEAK / peak) if peak > _PEAK else audio.samples
         file = io.BytesIO()
@@ -267,10 +316,46 @@ async def sound(state: State, clip_id: str, mix: Annotated[PageMix, Query()]) ->
     return Response(await state.run(answer), media_type="audio/wav")
 
 
+@routes.post("/page/export")
+async def export(body: EventExport) -> Response:
+    """Return events in a format of `driftscore detect`; `review --answers` reads the csv."""
+    out = io.StringIO()
+    write_rows([{"file": body.file, **vars(event)} for event in body.events], body.format, out)
+    return Response(out.getvalue(), media_type="text/plain; charset=utf-8")
+
+
+@routes.get("/page/opened")
+async def opened(state: State) -> Json:
+    """Return the recording that the service was started with, and its events."""
+    if (recording := state.opened) is None:
+        raise HTTPException(404, "The service was started without a recording")
+
+    def answer() -> Json:
+        return {
+            "id": OPENED,
+            "name": recording.path.name,
+            "seconds": recording.seconds,
+            "overview": _drawn(recording.overview()),
+            "labels": recording.labels,
+            "events": recording.events(),
+        }
+
+    return await state.run(answer)
+
+
+@routes.post("/page/opened/events/{number}/review")
+async def review_opened(state: State, number: int, body: Verdict) -> Json:
+    """Keep what a person says of an event of the recording that was opened."""
+    if state.opened is None or not await to_thread(state.opened.answer, number, body.verdict):
+        raise HTTPException(404, f"No event has the number {number}")
+    return {"id": number, "verdict": body.verdict}
+
+
 @routes.get("/page/live")
-async def live(state: State) -> Json:
-    """Return what the live tab shows."""
-    return await to_thread(live_view, state.events, datetime.now().astimezone())
+async def live(state: State, day: date | None = None, label: str = "", source: str = "") -> Json:
+    """Return what the live tab shows of a day, by default today."""
+    now = datetime.now().astimezone()
+    return await to_thread(live_view, state.events, now, day=day, label=label, source=source)
 
 
 @routes.get("/page/live/events/{event_id}/clip")
@@ -306,12 +391,45 @@ def embed(state: ServiceState, recordings: Sequence[Audio]) -> Matrix:
     return np.stack([one.embedding for one in state.embedder.embed(recordings)])
 
 
-def mixed_part(state: ServiceState, clip_id: str, mix: PageMix) -> Audio:
-    """Return one window of a recording, in noise if asked."""
-    audio = part(state.clips.get(clip_id), mix.start_s, state.embedder.backbone.seconds)
+@contextmanager
+def at_field(field: str) -> Iterator[None]:
+    """Name the field of the page in errors of the block."""
+    try:
+        yield
+    except HTTPException as error:
+        headers = {**(error.headers or {}), "X-Field": field}
+        raise HTTPException(error.status_code, error.detail, headers) from error
+    except DriftscoreError as error:
+        status = next((code for kind, code in STATUSES.items() if isinstance(error, kind)), None)
+        if status is None:
+            raise
+        raise HTTPException(status, str(error), {"X-Field": field}) from error
+
+
+def part_of(
+    state: ServiceState, clip_id: str, start_s: float, seconds: float | None = None
+) -> Audio:
+    """Return a part of a recording, by default one window of the model."""
+    backbone = state.embedder.backbone
+    with at_field("sound"):
+        if clip_id == OPENED and state.opened is not None:
+            return state.opened.part(start_s, seconds or backbone.seconds, backbone.rate)
+        return part(state.clips.get(clip_id), start_s, seconds or backbone.seconds)
+
+
+def mixed_part(
+    state: ServiceState, clip_id: str, mix: PageMix, seconds: float | None = None
+) -> Audio:
+    """Return a part of a recording, in noise if asked."""
+    return mixed(state, part_of(state, clip_id, mix.start_s, seconds), mix)
+
+
+def mixed(state: ServiceState, audio: Audio, mix: PageMix) -> Audio:
+    """Return samples in noise, if asked."""
     if mix.snr_db is None:
         return audio
-    return in_noise(audio, noise_samples(state, mix.noise, len(audio.samples)), mix.snr_db)
+    with at_field("noise"):
+        return in_noise(audio, noise_samples(state, mix.noise, len(audio.samples)), mix.snr_db)
 
 
 def noise_samples(state: ServiceState, name: str, length: int) -> Samples:
@@ -328,7 +446,10 @@ def noise_samples(state: ServiceState, name: str, length: int) -> Samples:
 
 def picture(audio: Audio) -> Json:
     """Return a spectrogram as the page draws it: its levels as base64, column by column."""
-    drawn = spectrogram(audio)
+    return _drawn(spectrogram(audio))
+
+
+def _drawn(drawn: Picture) -> Json:
     columns, bands = drawn.levels.shape
     return {
         **vars(drawn),
@@ -342,31 +463,60 @@ def _rounded(scores: Sequence[float]) -> list[float]:
     return [round(float(score), 5) for score in scores]
 
 
-def live_view(store: DecisionStore | None, now: datetime) -> Json:
-    """Return what the live tab shows: sources, the events of today, and when they happened.
+def live_view(
+    store: DecisionStore | None,
+    now: datetime,
+    *,
+    day: date | None = None,
+    label: str = "",
+    source: str = "",
+) -> Json:
+    """Return what the live tab shows: sources, the events of a day, and when they happened.
 
     Without a listener these are the commands that start one. Times have the zone of this machine.
     """
     if store is None:
         return {"available": False, "commands": LISTENER_COMMANDS}
-    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    day = day or now.date()
+    midnight = datetime.combine(day, datetime.min.time()).astimezone()
+    end = datetime.combine(day + timedelta(days=1), datetime.min.time()).astimezone()
     recent = now - timedelta(seconds=RECENT_S)
-    events, hours, sources = store.events(midnight, MAX_EVENTS), store.counts_by_hour(midnight), []
-    for source in store.sources():
-        own = [event for event in events if event.source == source.name]
-        labels: dict[str, float] = {}  # of recent events, the best score of each
-        for event in own:
+    events = store.events(midnight, MAX_EVENTS_OF_A_DAY, until=end)
+    levels, sources = store.levels(midnight, end), []
+    for one in store.sources():
+        own = [event for event in events if event.source == one.name]
+        best: dict[str, Json] = {}  # of recent events, the one with the best score of each label
+        for event in sorted(own, key=lambda event: event.score):
             if event.end >= recent and event.start <= now:  # a clock may have been set back
-                labels[event.label] = max(event.score, labels.get(event.label, event.score))
-        best_first = sorted(labels.items(), key=lambda item: -item[1])
+                time = event.start.isoformat()
+                best[event.label] = {"label": event.label, "score": event.score, "time": time}
+        best_first = list(best.values())[::-1]
         last = own[0].summary() if own else None
-        sources.append({**vars(source), "recent": best_first, "last": last})
+        curve = level_curve(levels.get(one.name, []), midnight)
+        sources.append({**vars(one), "recent": best_first, "last": last, "levels": curve})
+    chosen = [e for e in events if label in ("", e.label) and source in ("", e.source)]
     return {
         "available": True,
         "clips": store.clips is not None,
         "now": now.isoformat(),
+        "day": day.isoformat(),
+        "today": now.date().isoformat(),
         "sources": sources,
-        "events": [event.summary() for event in events],
-        "count": sum(map(sum, hours.values())),
-        "hours": hours,
+        "words": sorted({event.label for event in events}),
+        "names": sorted({event.source for event in events}),
+        "events": [event.summary() for event in chosen[:MAX_EVENTS]],
+        "count": len(chosen),
+        "hours": store.counts_by_hour(midnight, end),
     }
+
+
+def level_curve(levels: Sequence[tuple[str, float]], midnight: datetime) -> list[list[float]]:
+    """Return hours since midnight and the level of the mean power, one pair per five minutes."""
+    powers: dict[int, list[float]] = {}
+    for end, laeq in levels:
+        step = int((datetime.fromisoformat(end) - midnight).total_seconds() // LEVEL_STEP_S)
+        powers.setdefault(step, []).append(10 ** (laeq / 10))
+    return [
+        [round((step + 0.5) * LEVEL_STEP_S / 3600, 3), round(10 * np.log10(np.mean(values)), 1)]
+        for step, values in sorted(powers.items())
+    ]

@@ -7,6 +7,7 @@ from driftscore.backbones import DEFAULT_BACKBONE
 from driftscore.decisions import DecisionStore
 from driftscore.embedder import Embedder
 from driftscore.errors import UsageError
+from driftscore.service.page_opened import OpenedRecording
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8765
@@ -62,6 +63,7 @@ class ServiceSettings:
         token: what a client has to send; None serves loopback addresses only.
         event_store: where live events are read from; None for nowhere.
         audit: where decisions are recorded; None for nowhere.
+        opened: a recording that the page shows with its events; None for none.
 
     """
 
@@ -73,6 +75,7 @@ class ServiceSettings:
     token: str | None = field(default=None, repr=False)
     event_store: DecisionStore | None = None
     audit: DecisionStore | None = None
+    opened: OpenedRecording | None = None
 
     def __post_init__(self) -> None:
         token = self.token

@@ -34,6 +34,8 @@ class ServiceState:
         """Where live events are read from."""
         self.audit = settings.audit
         """Where decisions are recorded."""
+        self.opened = settings.opened
+        """The recording that the page shows with its events."""
         embedder = settings.backbone
         if not isinstance(embedder, Embedder):
             embedder = Embedder(embedder, text_cache=False)

@@ -25,6 +25,7 @@ class Remote:
 class About:
     """The facts about a corpus.
 
+    `clips` is how many a dataset has as published, for the plan of a grid before it is downloaded.
     `timed` datasets consist of long recordings whose events have times: a soundscape's truth is
     beside each of them. They measure how events are detected, not which label a clip gets.
     """
@@ -36,6 +37,7 @@ class About:
     files: tuple[Remote, ...] = ()
     multi_label: bool = False
     timed: bool = False
+    clips: int = 0
 
 
 @dataclass(frozen=True)

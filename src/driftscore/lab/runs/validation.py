@@ -47,7 +47,8 @@ def check(grid: Grid, *, plan: bool = False) -> Facts:
     """Return what the names of a grid stand for, or raise one error that lists every problem.
 
     For a `plan` no model is loaded and no recording is read; a corpus that is not on this machine
-    is then listed in the facts as missing, and otherwise a problem.
+    is then listed in the facts as missing, and counted as it was published; otherwise it is a
+    problem.
     """
     facts, problems = Facts(), list[str]()
     absent = facts.missing if plan else problems
@@ -58,6 +59,8 @@ def check(grid: Grid, *, plan: bool = False) -> Facts:
             with _noted(problems):
                 home, clips = grid.homes.get(name), list[Clip]()
                 dataset = find_dataset(name, home)
+                published = dataset.about.clips
+                facts.clips[f"{name}/{block.limit}"] = min(block.limit or published, published)
                 with _noted(absent):
                     clips = _note_dataset(name, dataset, home, block.limit, facts, plan=plan)
                     labels[name] = dataset.labels(home) if clips else ()

@@ -8,10 +8,11 @@ const MOST_TRIES = 6;
 const sleep = (seconds) => new Promise((done) => { setTimeout(done, 1000 * seconds); });
 
 export class ServerError extends Error {
-  constructor(message, status = 0, wait = 1) {
+  constructor(message, status = 0, wait = 1, field = "") {
     super(message);
     this.name = "ServerError";
     this.status = status;
+    this.field = field; // of the page that it belongs to, if the server named one
     this.wait = wait; // seconds, where the server said when to try again
   }
 }
@@ -34,7 +35,7 @@ async function request(path, { json, ...options } = {}) {
   }
   if (response.ok) return response;
   const wait = Math.min(LONGEST_WAIT_S, Number(response.headers.get("Retry-After")) || 1);
-  throw new ServerError(await reason(response), response.status, wait);
+  throw new ServerError(await reason(response), response.status, wait, response.headers.get("X-Field") ?? "");
 }
 
 async function reason(response) {

@@ -72,7 +72,7 @@ function App() {
       <${Tabs} tab=${tab} onTab=${setTab} />
       <p class="model">${about ? html`model <strong>${about.model}</strong>` : "\u00a0"}</p>
     </div></header>
-    <main id="panel" role="tabpanel" aria-labelledby=${`tab-${tab}`}>${main}</main>
+    <main><div id="panel" role="tabpanel" aria-labelledby=${`tab-${tab}`}>${main}</div></main>
     <footer>${tab === "live"
       ? "Events and verdicts are kept in the store of the listener, on this server. Nothing is sent elsewhere."
       : `Recordings stay in the memory of this server until they are unused for ${about ? about.limits.minutes : 30} minutes. Nothing is stored, nothing is sent elsewhere.`}</footer>`;

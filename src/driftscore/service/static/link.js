@@ -1,7 +1,7 @@
 // The part of the address after #: labels and settings, so that a link shows the same thing.
 // Recordings are never in it; an example is, by its name.
 
-const FIELDS = ["labels", "noise", "snr", "right", "example"];
+const FIELDS = ["labels", "noise", "snr", "right", "example", "compare"];
 
 export function readLink() {
   const given = new URLSearchParams(location.hash.slice(1));

@@ -1,4 +1,5 @@
-// The rankings of three rules side by side. Rows glide to their new rank when the noise changes.
+// Which words fit, by the default rule; and the rankings of three rules side by side, whose rows
+// glide to their new rank when the noise changes.
 
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 import { signed } from "./words.js";
@@ -46,6 +47,23 @@ function Ranking({ rule, labels, scores, range, right, onRight }) {
 function Placeholder() {
   return html`<div class="ranking placeholder" aria-hidden="true" style=${{ height: `${fewestRows() * ROW_PX}px` }}>
     ${[0.9, 0.62, 0.5, 0.37, 0.28, 0.2].slice(0, fewestRows()).map((share) => html`<span style=${{ width: `${100 * share}%` }}></span>`)}</div>`;
+}
+
+// What the default rule says of a recording or a part: the words that fit, or none of them.
+export function Fits({ answer, rule, part, reading }) {
+  if (!answer) return html`<div class="fits"><p class="headline">${reading ? "Reading the words\u2026" : "\u00a0"}</p></div>`;
+  const scores = answer.rules[rule.name];
+  const order = answer.labels.map((_, i) => i).sort((a, b) => scores[b] - scores[a] || a - b);
+  const fitting = answer.fits ? order.filter((i) => answer.fits[i]) : order.slice(0, 1);
+  const high = Math.max(5, ...scores);
+  return html`<div class="fits">
+    <p class="headline" aria-live="polite">${fitting.length ? fitting.map((i) => answer.labels[i]).join(", ") : "None of these"}</p>
+    <p class="hint">${fitting.length ? `fits this ${part} best` : `No word fits this ${part}: each scores as it does on other sounds.`}</p>
+    <ol>${order.slice(0, mostRows()).map((i) => html`<li key=${answer.labels[i]} class=${fitting.includes(i) ? "right" : ""}>
+      <span class="label">${answer.labels[i]}</span><span class="score">${number(scores[i], rule)}</span>
+      <span class="track"><span class="fill" style=${{ transform: `scaleX(${shareOf(scores[i], rule.standardised ? [0, high] : [Math.min(...scores), Math.max(...scores)])})` }}></span></span></li>`)}</ol>
+    <p class="more">${order.length > mostRows() ? `and ${order.length - mostRows()} more` : ""}</p>
+  </div>`;
 }
 
 // answer: {labels, rules: {name: scores}}; ranges: {name: [lowest, highest]} for the bars.

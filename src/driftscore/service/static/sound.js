@@ -50,7 +50,7 @@ export function Sound({ examples, clip, busy, problem, playing, onSound, onExamp
       <h2 id="sound-title">Sound</h2>
       <div class="row">
         <button type="button" class="primary" disabled=${busy} onClick=${() => chooser.current.click()}>Choose a file</button>
-        <input ref=${chooser} id="file" type="file" accept="audio/*" hidden aria-label="Sound file"
+        <input ref=${chooser} id="file" type="file" accept="audio/*,video/*" hidden aria-label="Sound file"
           onChange=${(event) => { taken(event.target.files); event.target.value = ""; }} />
         <button type="button" class=${on ? "recording" : ""} disabled=${recorder.disabled} onClick=${on ? recorder.finish : recorder.start}>
           ${on ? `Stop (${seconds.toFixed(0)} of ${LONGEST_S} s)` : "Record"}</button>

@@ -67,22 +67,7 @@ export function Spectrogram({ picture, start = 0, name, tall, empty, onPick, chi
       <div class="times" aria-hidden="true">
         ${times(start, seconds).map((at) => html`<span key=${at} style=${{ left: `${(100 * (at - start)) / seconds}%` }}>
           ${tickName(at)}</span>`)}
-        <span class="unit">${seconds >= 60 ? "min" : "s"}</span>
+        <span class="unit">${seconds > 60 ? "min" : "s"}</span>
       </div>
     </div>`;
-}
-
-// The events of a long recording: a bar with the label's name from its start to its end.
-export function EventBars({ events, seconds, onPick }) {
-  const rows = [...new Set(events.map((event) => event.label))];
-  return html`<div class="bars">
-    ${events.map((event) => {
-      const place = { left: `${(100 * event.start_s) / seconds}%`, width: `${(100 * (event.end_s - event.start_s)) / seconds}%`,
-                      top: `${6 + 22 * (rows.indexOf(event.label) % 6)}px` };
-      const span = `${clock(event.start_s)} to ${clock(event.end_s)}`;
-      return html`<button key=${`${event.label}${event.start_s}`} type="button" class="bar" style=${place}
-        title=${`${event.label}, ${span}`} aria-label=${`${event.label}, ${span}, score ${event.score.toFixed(1)}: show this part`}
-        onClick=${(click) => { click.stopPropagation(); onPick(event); }}>${event.label}</button>`;
-    })}
-  </div>`;
 }

@@ -1,17 +1,21 @@
-// The tab "Try": a sound, words, noise, and what three rules make of it.
+// The tab "Try": a recording, words, and where they are in it; noise and other rules on request.
 
 import { html, useEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
-import { ServerError, bytes, newest, post, upload } from "./api.js";
+import { ServerError, bytes, get, newest, open, post, upload } from "./api.js";
 import { Charts } from "./chart.js";
+import { EventBars, EventList, keyOf } from "./events.js";
 import { writeLink } from "./link.js";
 import { Noise } from "./noise.js";
-import { Rankings } from "./rankings.js";
+import { Fits, Rankings } from "./rankings.js";
 import { Sound } from "./sound.js";
-import { EventBars, Spectrogram, clock } from "./spectrogram.js";
+import { Spectrogram, clock } from "./spectrogram.js";
 import { Why } from "./why.js";
-import { labelsProblem, megabytes, splitLabels, verdicts } from "./words.js";
+import { decibels, labelsProblem, megabytes, splitLabels, verdicts } from "./words.js";
 
 const WAIT_MS = 300;
+const LONGEST_PLAY_S = 60;
+const AROUND_S = 0.5; // that is played before and after an event
+const BUSY = 503;
 
 // Returns a value that follows another one after it has stopped changing.
 function useSettled(value, wait = WAIT_MS) {
@@ -23,35 +27,40 @@ function useSettled(value, wait = WAIT_MS) {
   return settled;
 }
 
-// Calls the server with the newest arguments; returns its last answer and what went wrong.
+// Calls the server with the newest arguments; returns its last answer, or what went wrong and at
+// which field. A server that is busy is asked again, and the last answer stays meanwhile.
 function useAnswer(path, asked, ready) {
-  const [state, setState] = useState({ answer: null, problem: "", busy: false });
+  const nothing = { answer: null, problem: "", field: "", busy: false };
+  const [state, setState] = useState(nothing);
   const run = useMemo(() => newest(
     (where, body) => post(where, body),
-    (answer) => setState({ answer, problem: "", busy: false }),
-    (error) => setState((old) => ({ ...old, problem: error.message, status: error.status, busy: false })),
+    (answer) => setState({ ...nothing, answer }),
+    (error) => setState((old) => ({ answer: error.status === BUSY ? old.answer : null, problem: error.message, field: error.field, busy: false })),
   ), []);
   useEffect(() => {
     if (!ready) return;
     setState((old) => ({ ...old, busy: true }));
     run(path, asked);
   }, [path, JSON.stringify(asked), ready]);
-  const forget = () => setState({ answer: null, problem: "", busy: false });
-  return [state, forget];
+  return [state, () => setState(nothing)];
 }
 
+// Plays sounds of the server; `at` is the time in the recording, `what` names the button.
 function usePlayer() {
-  const [at, setAt] = useState(null); // seconds since the start of the part, null if nothing plays
+  const [state, setState] = useState({ at: null, what: "" });
   const stop = useRef(null);
   const halt = () => {
     stop.current?.();
     stop.current = null;
-    setAt(null);
+    setState({ at: null, what: "" });
   };
-  const play = async (path) => {
+  const play = async (path, what, from) => {
     halt();
+    setState({ at: from, what });
     const context = new AudioContext();
+    stop.current = () => context.close();
     const buffer = await context.decodeAudioData(await bytes(path));
+    if (context.state === "closed") return;
     const source = context.createBufferSource();
     source.buffer = buffer;
     source.connect(context.destination);
@@ -59,7 +68,7 @@ function usePlayer() {
     source.start();
     const begun = context.currentTime;
     let frame = requestAnimationFrame(function tick() {
-      setAt(Math.min(buffer.duration, context.currentTime - begun));
+      setState({ at: from + Math.min(buffer.duration, context.currentTime - begun), what });
       frame = requestAnimationFrame(tick);
     });
     stop.current = () => {
@@ -69,7 +78,7 @@ function usePlayer() {
     };
   };
   useEffect(() => halt, []);
-  return { at, play, halt };
+  return { ...state, play, halt };
 }
 
 function Words({ text, count, problem, onText }) {
@@ -77,7 +86,7 @@ function Words({ text, count, problem, onText }) {
     <h2 id="words-title"><label for="words">Words</label></h2>
     <textarea id="words" rows="2" spellcheck="false" autocomplete="off" aria-describedby="words-problem" aria-invalid=${problem !== ""}
       placeholder="siren, dog bark, rain" value=${text} onInput=${(event) => onText(event.target.value)}></textarea>
-    <p class="hint">Any sounds, separated by commas${count > 1 ? html` \u00b7 ${count} labels` : ""}</p>
+    <p class="hint">Any sounds, separated by commas${count > 1 ? html` \u00b7 ${count} words` : ""}</p>
     <p class="problem" id="words-problem" role="alert">${problem}</p>
   </section>`;
 }
@@ -96,24 +105,38 @@ function Link() {
   return html`<button type="button" class="quiet copy" onClick=${copy}><span aria-live="polite">${done || "Copy link"}</span></button>`;
 }
 
-function EventList({ events }) {
-  if (!events.length) return html`<p class="hint">No event: none of the words stands out anywhere.</p>`;
-  return html`<ol class="event-list">${events.slice(0, 24).map((event) => html`<li key=${`${event.label}${event.start_s}`}>
-    <span class="span">${clock(event.start_s)} to ${clock(event.end_s)}</span> ${event.label} <span class="score">${event.score.toFixed(1)}</span></li>`)}
-    ${events.length > 24 && html`<li class="hint">and ${events.length - 24} more</li>`}</ol>`;
+// The noise that is on, beside every result that it changes.
+function Added({ noise, snr }) {
+  return snr === null ? null : html`<span class="tag added">with ${noise} noise at ${decibels(snr)}</span>`;
+}
+
+async function download(clip, events, format, ending) {
+  const body = { file: clip.name, format, events: events.map(({ label, start_s, end_s, score, verdict }) => ({ label, start_s, end_s, score, answer: verdict })) };
+  const response = await open("/page/export", { method: "POST", json: body });
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(await response.blob());
+  link.download = `${clip.name.replace(/\.[^.]*$/, "")}${ending}`;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
 export function Try({ about, link, hidden }) {
   const [clip, setClip] = useState(null);
   const [start, setStart] = useState(0);
   const [text, setText] = useState(link.labels || "");
-  const [noise, setNoise] = useState(about.noises.includes(link.noise) ? link.noise : about.noises[0]);
+  const [noise, setNoise] = useState(about.noises.includes(link.noise) ? link.noise : "traffic");
   const [own, setOwn] = useState(null);
   const [snr, setSnr] = useState(link.snr);
   const [right, setRight] = useState(link.right);
-  const [example, setExample] = useState(link.example);
+  const [example, setExample] = useState("");
+  const [compared, setCompared] = useState(link.compare !== "");
+  const first = about.examples.find(({ name }) => name === link.example) ?? about.examples[0];
+  const [expected, setExpected] = useState(about.opened !== "" || first.seconds > about.window_s); // a long recording
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState({ sound: "", noise: "" });
+  const [answers, setAnswers] = useState({});
+  const [problems, setProblems] = useState({});
+  const unplaced = useRef(false); // whether the recording is still to be opened at its first event
   const player = usePlayer();
 
   const labels = useMemo(() => splitLabels(text), [text]);
@@ -121,82 +144,142 @@ export function Try({ about, link, hidden }) {
   const settledText = useSettled(text);
   const asked = useMemo(() => splitLabels(settledText), [settledText]);
   const ready = clip !== null && labelsProblem(asked, about.limits) === "";
-  const long = clip !== null && clip.seconds > about.window_s + 0.05;
+  const long = clip !== null && (clip.events !== undefined || clip.seconds > about.window_s + 0.05);
+  const last = clip ? Math.max(0, clip.seconds - about.window_s) : 0; // where the last part begins
   const mix = { noise: noise === "own" ? `clip:${own?.id}` : noise, snr_db: snr };
+  const noiseName = noise === "own" ? own?.name : noise;
   const settledMix = useSettled(JSON.stringify(mix));
   const counted = asked.includes(right) ? right : "";
   const at = clip ? `/page/clips/${clip.id}` : "";
   const [ranking, dropRanking] = useAnswer(`${at}/rank`, { labels: asked, start_s: start, ...mix }, ready);
-  const [swept, dropSweep] = useAnswer(`${at}/sweep`, { labels: asked, start_s: start, noise: mix.noise, right: counted }, ready);
-  const [overview, dropOverview] = useAnswer(`${at}/events`, { labels: asked, ...JSON.parse(settledMix) }, ready && long);
-  const answer = clip && ranking.answer;
+  const [swept, dropSweep] = useAnswer(`${at}/sweep`, { labels: asked, start_s: start, noise: mix.noise, right: counted }, ready && compared);
+  const [overview, dropOverview] = useAnswer(`${at}/events`, { labels: asked, ...JSON.parse(settledMix) }, ready && long && !clip.events);
+  const answer = clip && ready ? ranking.answer : null;
   const same = answer && swept.answer && swept.answer.labels.join() === answer.labels.join();
   const sweep = same ? swept.answer : null;
   const downTo = useMemo(() => (sweep ? verdicts(sweep) : null), [sweep]);
   const truth = counted || sweep?.right || "";
+  const found = clip?.events ?? (ready ? overview.answer?.events : undefined);
+  const events = useMemo(() => found?.map((event) => ({ ...event, verdict: answers[keyOf(event)] ?? event.verdict ?? "" })), [found, answers]);
+  const problemAt = (field) => [ranking, swept, overview].find((one) => one.problem && one.field === field)?.problem ?? "";
 
   useEffect(() => {
     if (hidden) return;
-    writeLink({ labels: labels.join(", "), noise: noise === "own" ? "" : noise, snr, right: counted, example });
-  }, [text, noise, snr, counted, example, hidden]);
+    writeLink({ labels: labels.join(", "), noise: snr === null || noise === "own" ? "" : noise, snr, right: counted, example, compare: compared ? "rules" : "" });
+  }, [text, noise, snr, counted, example, compared, hidden]);
 
+  const show = (event) => setStart(Math.max(0, Math.min(last, (event.start_s + event.end_s - about.window_s) / 2)));
+  useEffect(() => {
+    if (!unplaced.current || !found?.length) return;
+    unplaced.current = false;
+    show(found[0]);
+  }, [found]);
+
+  const begin = (newClip, changes) => {
+    dropRanking();
+    dropSweep();
+    dropOverview();
+    setAnswers({});
+    setProblems({});
+    unplaced.current = true;
+    setClip(newClip);
+    setStart(newClip.start_s);
+    setExample(changes.example ?? "");
+    setSnr(changes.snr ?? null); // a new recording is as it is
+    if (changes.labels) setText(changes.labels);
+    setRight(changes.right ?? "");
+  };
   const take = async (blob, name, changes = {}) => {
     player.halt();
     setProblem((old) => ({ ...old, sound: "" }));
     if (blob.size > about.limits.bytes) {
+      setClip(null);
+      setExpected(false);
       const sizes = `${name} has ${megabytes(blob.size)}; the server takes ${megabytes(about.limits.bytes)}.`;
       setProblem((old) => ({ ...old, sound: `${sizes} Give a shorter recording, or a compressed one.` }));
       return;
     }
+    if (!changes.example) setExpected(false);
     setBusy(true);
     try {
-      const found = await upload(blob);
-      dropRanking();
-      dropSweep();
-      dropOverview();
-      setClip({ ...found, name });
-      setStart(found.start_s);
-      setExample(changes.example ?? "");
-      if (changes.labels) setText(changes.labels);
-      if (changes.noise) setNoise(changes.noise);
-      setRight(changes.right ?? "");
+      begin({ ...await upload(blob), name }, changes);
+    } catch (error) {
+      setClip(null);
+      setProblem((old) => ({ ...old, sound: error.message }));
+    }
+    setBusy(false);
+  };
+  const takeExample = async (one, changes = {}) => {
+    try {
+      const sound = await (await fetch(one.url)).blob();
+      await take(sound, one.url.split("/").pop(), { labels: one.labels, example: one.name, ...changes });
+    } catch {
+      setProblem((old) => ({ ...old, sound: "The example cannot be read: the server does not answer." }));
+    }
+  };
+  const takeOpened = async () => {
+    setBusy(true);
+    try {
+      const opened = await get("/page/opened");
+      begin({ ...opened, start_s: 0 }, { labels: opened.labels.join(", ") });
     } catch (error) {
       setProblem((old) => ({ ...old, sound: error.message }));
     }
     setBusy(false);
   };
-  const takeExample = async (one, kept = {}) => {
-    try {
-      const sound = await (await fetch(one.url)).blob();
-      await take(sound, one.url.split("/").pop(), { labels: one.labels, noise: one.noise, example: one.name, ...kept });
-    } catch {
-      setProblem((old) => ({ ...old, sound: "The example cannot be read: the server does not answer." }));
-    }
-  };
+  const begun = useRef(false);
   useEffect(() => {
-    const one = about.examples.find(({ name }) => name === link.example);
-    if (one) takeExample(one, { labels: link.labels || one.labels, noise: link.noise || one.noise, right: link.right });
-  }, []);
+    if (hidden || begun.current) return; // nothing is computed before this tab is looked at
+    begun.current = true;
+    if (about.opened) takeOpened();
+    else takeExample(first, { labels: link.labels || first.labels, snr: link.snr, right: link.right });
+  }, [hidden]);
   const takeNoise = async (file) => {
     setProblem((old) => ({ ...old, noise: "" }));
     try {
-      const found = await upload(file);
-      setOwn({ id: found.id, name: file.name });
+      const { id } = await upload(file);
+      setOwn({ id, name: file.name });
       setNoise("own");
     } catch (error) {
       setProblem((old) => ({ ...old, noise: error.message }));
     }
   };
-  const play = async () => {
-    if (player.at !== null) {
+  const play = async (what, from, seconds) => {
+    if (player.what === what) {
       player.halt();
       return;
     }
-    const query = new URLSearchParams({ start_s: start, noise: mix.noise, ...(snr === null ? {} : { snr_db: snr }) });
+    const length = Math.min(LONGEST_PLAY_S, seconds);
+    const query = new URLSearchParams({ start_s: from, seconds: length, noise: mix.noise, ...(snr === null ? {} : { snr_db: snr }) });
     try {
-      await player.play(`${at}/sound?${query}`);
+      await player.play(`${at}/sound?${query}`, what, from);
     } catch (error) {
+      player.halt();
       setProblem((old) => ({ ...old, sound: error instanceof ServerError ? error.message : "The browser cannot play it." }));
+    }
+  };
+  const playEvent = (event) => {
+    const from = Math.max(0, event.start_s - AROUND_S);
+    show(event);
+    play(keyOf(event), from, Math.min(clip.seconds, event.end_s + AROUND_S) - from);
+  };
+  const onVerdict = async (event, verdict) => {
+    const key = keyOf(event);
+    setAnswers((old) => ({ ...old, [key]: verdict }));
+    setProblems((old) => ({ ...old, [key]: "" }));
+    if (!clip.events) return; // of an upload: kept here, and in what is exported
+    try {
+      await post(`/page/opened/events/${event.id}/review`, { verdict });
+    } catch (error) {
+      setAnswers((old) => ({ ...old, [key]: event.verdict }));
+      setProblems((old) => ({ ...old, [key]: `The answer was not saved: ${error.message}` }));
+    }
+  };
+  const save = async (format, ending) => {
+    try {
+      await download(clip, events, format, ending);
+    } catch (error) {
+      setProblems((old) => ({ ...old, export: error.message }));
     }
   };
   const ranges = useMemo(() => {
@@ -207,47 +290,59 @@ export function Try({ about, link, hidden }) {
     }));
   }, [sweep, answer]);
   const reading = ranking.busy && answer?.labels.join() !== asked.join();
-  const empty = "Choose a file, record one, or press an example: its spectrogram appears here.";
-  const unanswered = ranking.problem || swept.problem;
+  const playhead = (from, seconds) => player.at !== null && player.at >= from && player.at <= from + seconds
+    && html`<div class="playhead" style=${{ left: `${(100 * (player.at - from)) / seconds}%` }}></div>`;
+  const partName = `${clock(start)} to ${clock(start + about.window_s)}`;
+  const added = html`<${Added} noise=${noiseName} snr=${snr} />`;
+  const empty = busy ? "Reading the recording\u2026" : "Choose a file, record one, or press an example: its spectrogram appears here.";
+  const summary = !events ? (overview.busy ? "Looking for them\u2026" : "") : events.length === 0 ? "none of the words stands out anywhere"
+    : `${events.length} in ${clock(clip.seconds)}`;
   return html`
     <div class="try" hidden=${hidden}>
+      <p class="lead">${about.opened ? html`Listen to the events of <strong>${about.opened}</strong> and say which are right; answers are saved for <code>driftscore review</code>.`
+        : html`Name the sounds that matter in your own words, and see where they are in a recording.`}</p>
       <div class="inputs">
-        <${Sound} examples=${about.examples} clip=${clip} busy=${busy} problem=${problem.sound} playing=${player.at !== null}
-          onSound=${take} onExample=${takeExample} onPlay=${play} />
-        <${Words} text=${text} count=${labels.length} problem=${clip || text ? trouble : ""} onText=${setText} />
+        <${Sound} examples=${about.examples} clip=${clip} busy=${busy} problem=${problem.sound || problemAt("sound")} playing=${player.what === "all"}
+          onSound=${take} onExample=${takeExample} onPlay=${() => { const from = clip.seconds > LONGEST_PLAY_S ? start : 0; play("all", from, clip.seconds - from); }} />
+        <${Words} text=${text} count=${labels.length} problem=${clip || text ? trouble || problemAt("labels") : ""} onText=${setText} />
       </div>
-      ${long && html`<section class="card" aria-labelledby="events-title">
-        <h2 id="events-title">Events <small>the complete recording; click to choose the part that is ranked below</small></h2>
-        <${Spectrogram} picture=${overview.answer?.spectrogram ?? clip.overview} name=${clip.name}
-            onPick=${(seconds) => setStart(Math.max(0, Math.min(clip.seconds - about.window_s, seconds - about.window_s / 2)))}>
-          <div class="part" style=${{ left: `${(100 * start) / clip.seconds}%`, width: `${(100 * about.window_s) / clip.seconds}%` }}></div>
-          ${overview.answer && html`<${EventBars} events=${overview.answer.events} seconds=${clip.seconds}
-            onPick=${(event) => setStart(Math.max(0, Math.min(clip.seconds - about.window_s, (event.start_s + event.end_s - about.window_s) / 2)))} />`}
+      ${(long || (!clip && expected)) && html`<section class="card" aria-labelledby="events-title">
+        <h2 id="events-title">Events <small aria-live="polite">${summary}</small>${added}
+          ${events?.length > 0 && html`<span class="exports"><button type="button" class="quiet" onClick=${() => save("csv", ".events.csv")}>Save as csv</button>
+          <button type="button" class="quiet" onClick=${() => save("audacity", ".labels.txt")}>Audacity labels</button></span>`}</h2>
+        <${Spectrogram} picture=${overview.answer?.spectrogram ?? clip?.overview} name=${clip?.name} empty=${empty}
+            onPick=${(seconds) => setStart(Math.max(0, Math.min(last, seconds - about.window_s / 2)))}>
+          <div class="part" style=${{ left: `${(100 * start) / clip?.seconds}%`, width: `${(100 * Math.min(about.window_s, clip?.seconds)) / clip?.seconds}%` }}></div>
+          ${events && html`<${EventBars} events=${events} seconds=${clip.seconds} at=${player.at} onPick=${show} />`}
+          ${clip && playhead(0, clip.seconds)}
         <//>
-        <input class="part-slider" type="range" min="0" max=${clip.seconds - about.window_s} step="0.5" value=${start} aria-label="Start of the part"
-          aria-valuetext=${`${clock(start)} to ${clock(start + about.window_s)}`} onInput=${(event) => setStart(Number(event.target.value))} />
-        ${overview.answer ? html`<${EventList} events=${overview.answer.events} />` : html`<p class="hint">${overview.busy ? "Looking for events\u2026" : "Type words to see their events."}</p>`}
-        <p class="problem" role="alert">${overview.problem}</p>
+        <input class="part-slider" type="range" min="0" max=${last} step="0.5" value=${start} aria-label="Start of the part" disabled=${!clip}
+          aria-valuetext=${partName} onInput=${(event) => setStart(Number(event.target.value))} />
+        ${events?.length > 0 && html`<${EventList} key=${clip.id} events=${events} playing=${player.what} problems=${problems} onPlay=${playEvent} onVerdict=${onVerdict} onPick=${show} />`}
+        <p class="problem" role="alert">${problems.export || (overview.field ? "" : overview.problem)}</p>
       </section>`}
       <section class="card" aria-labelledby="picture-title">
-        <h2 id="picture-title">Spectrogram ${long && html`<small>${clock(start)} to ${clock(start + about.window_s)}</small>`}</h2>
-        <${Spectrogram} tall picture=${answer?.spectrogram ?? clip?.spectrogram} start=${long ? start : 0} name=${clip?.name} empty=${empty}>
-          ${player.at !== null && html`<div class="playhead" style=${{ left: `${(100 * player.at) / Math.min(clip.seconds, about.window_s)}%` }}></div>`}
-        <//>
-        <p class="problem" role="alert">${unanswered}</p>
+        <h2 id="picture-title">${long ? html`This part <small>${partName}</small>` : "The recording"}${added}<${Link} /></h2>
+        <div class="result">
+          <${Spectrogram} tall picture=${answer?.spectrogram ?? (long ? null : clip?.spectrogram)} start=${long ? start : 0} name=${clip?.name} empty=${long ? "" : empty}>
+            ${clip && playhead(long ? start : 0, Math.min(clip.seconds, about.window_s))}
+          <//>
+          <${Fits} answer=${answer} rule=${about.rules.at(-1)} part=${long ? "part" : "recording"} reading=${reading} />
+        </div>
+        <p class="problem" role="alert">${ranking.field ? "" : ranking.problem}</p>
       </section>
-      <${Noise} noises=${about.noises} noise=${noise} snr=${snr} own=${own} problem=${problem.noise} ready=${answer !== null && answer !== undefined}
+      <${Noise} noises=${about.noises} noise=${noise} snr=${snr} own=${own} problem=${problem.noise || problemAt("noise")} ready=${answer !== null}
         milliseconds=${answer ? Math.round(answer.milliseconds) : 0}
-        onNoise=${setNoise} onSnr=${setSnr} onOwn=${takeNoise} />
-      <section class="card" aria-labelledby="ranking-title">
-        <h2 id="ranking-title">Ranking <${Link} /></h2>
-        <p class="hint" aria-live="polite">${reading ? "Reading the words\u2026" : truth ? html`Counted as right: <strong>${truth}</strong>. Press another label to count that one.` : "The label that counts as right is marked; press another one to change it."}</p>
+        onNoise=${(name) => { setProblem((old) => ({ ...old, noise: "" })); setNoise(name); }} onSnr=${setSnr} onOwn=${takeNoise} />
+      <details class="card compare" open=${compared} onToggle=${(event) => setCompared(event.currentTarget.open)}>
+        <summary><h2>Compare rules</h2> <small>how plain similarity, DAS and the default rank the words as noise grows</small></summary>
+        ${compared && html`
+        <p class="hint" aria-live="polite">${truth ? html`Counted as right: <strong>${truth}</strong>. Press another word to count that one.` : "The word that counts as right is marked; press another one to change it."} ${added}</p>
         <${Rankings} rules=${about.rules} answer=${answer} ranges=${ranges} right=${truth} onRight=${setRight} downTo=${downTo} />
-      </section>
-      <section class="card" aria-labelledby="chart-title">
-        <h2 id="chart-title">Scores against noise <small>SNR in dB; ${truth ? html`<strong>${truth}</strong> in colour, the other labels in grey; ` : ""}press a chart to go there</small></h2>
+        <p class="problem" role="alert">${swept.field ? "" : swept.problem}</p>
+        <h2>Scores against noise <small>SNR in dB; ${truth ? html`<strong>${truth}</strong> in colour, the other words in grey; ` : ""}press a chart to go there</small></h2>
         <${Charts} rules=${about.rules} sweep=${sweep} downTo=${downTo} snr=${snr} onSnr=${setSnr} />
-      </section>
-      <${Why} answer=${same ? answer : null} sweep=${sweep} snr=${snr} right=${truth} />
+        <${Why} answer=${same ? answer : null} sweep=${sweep} snr=${snr} right=${truth} />`}
+      </details>
     </div>`;
 }

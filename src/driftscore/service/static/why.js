@@ -65,9 +65,9 @@ function Drift({ sweep, snr }) {
 
 export function Why({ answer, sweep, snr, right }) {
   const about = sweep?.why;
-  return html`<section class="card why" aria-labelledby="why-title">
+  return html`<section class="why" aria-labelledby="why-title">
     <h2 id="why-title">Why</h2>
-    ${!answer || !sweep ? html`<p class="hint tallest">Scores, prompts and drift of each label appear here with a recording.</p>` : html`
+    ${!answer || !sweep ? html`<p class="hint tallest">Scores, prompts and drift of each word appear here with a recording.</p>` : html`
     <div class="two">
       <div>
         <h3>The scores ${snr === null ? "without noise" : `at ${decibels(snr)}`}</h3>
@@ -78,7 +78,7 @@ export function Why({ answer, sweep, snr, right }) {
         <h3>The default rule</h3>
         <p class="hint">Here it is <code>${about.rule}</code>: ${about.reason}.</p>
       </div>
-      <div><h3>The drift</h3><${Drift} sweep=${sweep} snr=${snr} /></div>
+      ${sweep.labels.length > 1 && html`<div><h3>The drift</h3><${Drift} sweep=${sweep} snr=${snr} /></div>`}
     </div>`}
   </section>`;
 }

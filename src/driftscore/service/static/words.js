@@ -13,7 +13,6 @@ export function splitLabels(text) {
 
 export function labelsProblem(labels, limits) {
   if (labels.length === 0) return "Type the sounds to look for, separated by commas.";
-  if (labels.length === 1) return "Type at least one more: a ranking needs two sounds or more.";
   if (labels.length > limits.labels) return `There are ${labels.length} sounds; the server takes ${limits.labels} at a time.`;
   const long = labels.find((label) => label.length > limits.label_length);
   return long ? `\u201c${long.slice(0, 24)}\u2026\u201d is longer than ${limits.label_length} characters.` : "";

@@ -21,6 +21,7 @@ ABOUT = About(
             "071b44018315e034b2c6e8064543d19c",
         ),
     ),
+    clips=2_000,
 )
 _TABLE = ClassTable("meta/esc50.csv", "audio/{filename}", "filename", "category", "target")
 clips, labels, missing = _TABLE.clips, _TABLE.labels, _TABLE.missing

@@ -26,6 +26,7 @@ ABOUT = About(
         ("FSD50K.doc.zip", "3516162b82dc2945d3e7feba0904e800"),
     ),
     multi_label=True,
+    clips=10_231,
 )
 _TRUTH = "FSD50K.ground_truth/eval.csv"
 _VOCABULARY = "FSD50K.ground_truth/vocabulary.csv"

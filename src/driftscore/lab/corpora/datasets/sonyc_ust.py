@@ -26,6 +26,7 @@ ABOUT = About(
         *zenodo(3966543, ("audio*.tar.gz", "")),
     ),
     multi_label=True,
+    clips=18_510,
 )
 _META = "annotations.csv"
 _COARSE = re.compile(r"^(\d+)_(.+)_presence$")

@@ -23,6 +23,7 @@ ABOUT = About(
         *zenodo(45739, ("TUT-acoustic-scenes-2016-development.*.zip", "")),
         *zenodo(165995, ("TUT-acoustic-scenes-2016-evaluation.*.zip", "")),
     ),
+    clips=1_560,
 )
 _META = "meta.txt"
 

@@ -14,6 +14,7 @@ ABOUT = About(
     citation="J. Salamon, C. Jacoby and J. P. Bello. A Dataset and Taxonomy for Urban Sound "
     "Research. ACM Multimedia, 2014. doi:10.1145/2647868.2655045",
     files=zenodo(1203745, ("UrbanSound8K.tar.gz", "9aa69802bbf37fb986f71ec1483a196e")),
+    clips=8_732,
 )
 _FILE = "audio/fold{fold}/{slice_file_name}"
 _TABLE = ClassTable("metadata/UrbanSound8K.csv", _FILE, "slice_file_name", "class", "classID")
