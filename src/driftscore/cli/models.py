@@ -147,8 +147,8 @@ def add_to_archive(
 @take.rule_options
 @take.backbone_options
 @click.option("--sd", is_flag=True,
-              help="Scores in standard deviations above what each label scores on other sounds, for "
-              "thresholds; needs a calibration.")  # fmt: skip
+              help="Scores in standard deviations above what each label scores on other sounds, "
+              "for thresholds; needs a calibration.")  # fmt: skip
 @click.option("--text-embeddings", type=take.FILE,
               help="The texts of `prompts`, encoded elsewhere: an npz with texts and "
               "text_embeddings, or an npy with one row per text in that order.")  # fmt: skip

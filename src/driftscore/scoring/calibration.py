@@ -44,8 +44,8 @@ Statistics = NDArray[np.float64]
 KIND = "calibration"
 MIN_CLIPS = 20
 ANCHOR_WEIGHT, ANCHOR_SHARPNESS, ANCHOR_WHITENING = 0.1, 1.5, 0.05
-"""How far `anchored` moves a prototype, how strongly it prefers the clips nearest to it, and how much
-noise is then played down."""
+"""How far `anchored` moves a prototype, how strongly it prefers the nearest clips, and how much the
+directions of noise are then played down."""
 RECIPE = (
     "the recipe for every calibrated model: a gentle anchor, a gentle whitening, unit length; "
     "nothing was chosen for this model"
