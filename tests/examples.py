@@ -45,6 +45,8 @@ NOT_RUN = {
     ),
     r"^make ": "the targets of the Makefile; that they exist is tested",
     r"python -m (bench|training)": "takes minutes to hours; that the module exists is tested",
+    r"^import numpy as np\nimport ray": "needs a Ray cluster and a bucket; it is parsed",
+    r"lake\.parquet|vectors\.npy|--runtime torch:cuda": "needs files of other tools, or a GPU",
     r"import mteb": "needs a dataset of the hub; tests/test_mteb.py runs a small one",
 }
 """Commands (one line) and Python blocks that are not run: a pattern, and why not."""
