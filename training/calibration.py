@@ -3,8 +3,8 @@
 1,600 segments of the pool that the audio tower is trained on (`training.collect`), drawn by the
 weights of `training.teacher`, each clean and in noise: steady recorded segments of the pool (of its
 kinds `ambient` and `esc50`; game effects as noise were worse on the sets that are chosen on), and
-synthetic noise. No label is used. Near-duplicates of test clips, of test noises and of the label sets are not
-drawn (`twins` of `training.teacher`), so no test recording and no test noise is in a calibration.
+synthetic noise. No label is used. Near-duplicates of test clips, of test noises and of the label
+sets are not drawn (`twins` of `training.teacher`), so no test recording and no test noise is in it.
 Nor are clips of sources of speech and music: they would be a tenth of all, and thresholds of these
 words, which are multiples of a label's spread on other sounds, would be too high.
 
