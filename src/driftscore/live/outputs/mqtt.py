@@ -76,8 +76,8 @@ class Mqtt:
         change_words: Callable[[str, str], None],
     ) -> None:
         self._site = slug(site)
-        self._client, *self._address = open_client(url, f"driftscore_{self._site}_{os.getpid()}")
-        host, port = self._address
+        client, host, port = open_client(url, f"driftscore_{self._site}_{os.getpid()}")
+        self._client, self._address = client, (host, port)
         self._status = f"driftscore/{self._site}/status"
         self._slugs = {name: slug(name) for name in sources}
         """The sources in topics."""
@@ -101,7 +101,6 @@ class Mqtt:
         self._ready: Callable[[], None] = lambda: None
         self.name = f"The MQTT broker {host}:{port}"
         self.key = f"mqtt {host}:{port} {self._site} {sorted(self._slugs)}"
-        client = self._client
         client.will_set(self._status, "offline", qos=1, retain=True)
         client.reconnect_delay_set(1, 60)
         client.on_connect = self._on_connect
