@@ -76,7 +76,7 @@ class Mqtt:
         change_words: Callable[[str, str], None],
     ) -> None:
         self._site = slug(site)
-        client, host, port = open_client(url, f"driftscore_{self._site}_{os.getpid()}")
+        client, host, port = _open_client(url, f"driftscore_{self._site}_{os.getpid()}")
         self._client, self._address = client, (host, port)
         self._status = f"driftscore/{self._site}/status"
         self._slugs = {name: slug(name) for name in sources}
@@ -310,7 +310,7 @@ class Mqtt:
             self._client.publish(topic, payload, qos=1, retain=True)
 
 
-def open_client(url: str, client_id: str) -> tuple[Any, str, int]:
+def _open_client(url: str, client_id: str) -> tuple[Any, str, int]:
     """Return a client of paho that is not connected yet, and the host and port of its broker."""
     try:
         from paho.mqtt import client as paho
@@ -335,7 +335,7 @@ def open_client(url: str, client_id: str) -> tuple[Any, str, int]:
 
 def broker_problem(url: str) -> tuple[str, str]:
     """Return the address of a broker, and why it cannot be used; empty if it can."""
-    client, host, port = open_client(url, f"driftscore_doctor_{os.getpid()}")
+    client, host, port = _open_client(url, f"driftscore_doctor_{os.getpid()}")
     if problem := connection_problem(host, port):
         return f"{host}:{port}", f"cannot be reached: {problem}"
     answers: queue.Queue[Any] = queue.Queue()
