@@ -81,7 +81,7 @@ class Broker:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        self._process = subprocess.Popen(self._command, stderr=subprocess.DEVNULL)  # noqa: S603
+        self._process = subprocess.Popen(self._command, stderr=subprocess.DEVNULL)
         for _ in range(200):
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:
@@ -149,7 +149,7 @@ class Child:
     def start(self) -> None:
         """Start it and wait until its sources give audio."""
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen(self._command, stdout=pipe, stderr=pipe, text=True)  # noqa: S603
+        self.process = subprocess.Popen(self._command, stdout=pipe, stderr=pipe, text=True)
         self.memory.append([])
         self.online = threading.Event()
         self._readers = [
@@ -192,7 +192,7 @@ class Child:
 
 def run(home: Path, minutes: float, speed: float, sources: int, every_s: float) -> dict[str, Any]:
     """Run the soak; return what was lost, doubled or wrong, and what it cost."""
-    broker, receiver, rng = Broker(home), Receiver(), random.Random(23)  # noqa: S311
+    broker, receiver, rng = Broker(home), Receiver(), random.Random(23)
     command = [sys.executable, "-m", "bench.soak", "--child", str(home), "--speed", str(speed),
                "--sources", str(sources), "--mqtt", f"mqtt://127.0.0.1:{broker.port}",
                "--webhook", receiver.url]  # fmt: skip

@@ -142,9 +142,7 @@ def listen(home: Path, speed: float, count: int, mqtt: str, webhook: str) -> Non
     signal.signal(signal.SIGUSR2, set_clock)
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     store = DecisionStore(home / "events.db")
-    broker = Mqtt(
-        mqtt, "soak", frozenset(sources), calibrated=False, change_words=lambda *_: None
-    )
+    broker = Mqtt(mqtt, "soak", frozenset(sources), calibrated=False, change_words=lambda *_: None)
     outputs: list[Output] = [
         *(Delivery(one, store=store, notify=_say) for one in (broker, Webhook(webhook))),
         store,

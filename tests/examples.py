@@ -32,6 +32,7 @@ ELSEWHERE = {
 NOT_RUN = {
     r"--engine ray|^ray start": "needs a Ray cluster; tests/test_ray.py starts one",
     r"\bmic\b": "needs a microphone; tests/live runs other sources",
+    r"^driftscore doctor .*--mqtt": "needs a broker; tests/live/test_mqtt.py starts one",
     r"^driftscore serve": "ends with Ctrl-C only; tests/service starts it",
     r"^driftscore data (get|check)": "downloads a corpus; tests/lab/test_download.py",
     r"^driftscore lab run (?!.*\.toml)(?!.*--plan)|^driftscore lab run training/": (

@@ -76,7 +76,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 def begun(delivery: Delivery, reports: list[LiveReport] | None = None) -> Delivery:
-    delivery.begin([].append if reports is None else reports.append)
+    delivery.begin((lambda _: None) if reports is None else reports.append)
     return delivery
 
 

@@ -432,6 +432,8 @@ def test_events_that_wait_in_the_store_are_sent_by_the_next_run(
         assert first.close() == 2
     assert "gets 2 events from the next run" in messages[-1]
     broker.start()
+    # Until it has subscribed again.
+    eventually(lambda: observer.client.publish("probe", "") and observer.last("probe") is not None)
     with DecisionStore(tmp_path / "events.db") as store:
         second = publisher(broker.port, messages, store=store)
         second.send(stored(3))

@@ -137,11 +137,10 @@ def listen(
         live_table = LiveTable(Console(stderr=True))
     notify = say if live_table is None else live_table.message
     opened = find_sources(sources, speed=speed, raw=raw, notify=notify)
-    if decisions is None and store is not None:
+    events_store = decisions
+    if events_store is None and store is not None:
         check_output(store)
         events_store = DecisionStore(store)
-    else:
-        events_store = decisions
     transports: list[Transport] = [*map(Webhook, webhook), *map(Program, programs)]
     if mqtt is not None:
         transports.append(

@@ -405,14 +405,19 @@ class Started:
 
     def message(self) -> JsonFields:
         """Return what a message says of it."""
-        event = StoredEvent(self.id, self.source, self.label, self.score, self.threshold,
-                            self.start_s, self.start_s, self.offset_s)  # fmt: skip
-        names = ("id", "source", "label", "score", "threshold", "start")
-        fields = {name: value for name, value in event.fields().items() if name in names}
-        phase: JsonFields = {"phase": START, "start_id": str(self.id)}
-        if self.withdrawn:
-            phase = {**phase, "phase": WITHDRAWN, "withdrawn": self.withdrawn}
-        return {**phase, **fields}
+        why: JsonFields = {"withdrawn": self.withdrawn} if self.withdrawn else {}
+        return {
+            "phase": WITHDRAWN if self.withdrawn else START,
+            "start_id": str(self.id),
+            "id": str(self.id),
+            "source": self.source,
+            "label": self.label,
+            "score": round(self.score, LIVE_DIGITS["score"]),
+            "start": iso(
+                datetime.fromtimestamp(self.start_s, timezone(timedelta(seconds=self.offset_s)))
+            ),
+            **why,
+        }
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class Policy:
         """Held from the number of an event to its report: outputs get events by their numbers."""
 
     def number(self) -> int:
-        """Return a number that rises: milliseconds since 1970, or more if the clock was set back."""
+        """Return a number that rises: milliseconds since 1970, or more if a clock was set back."""
         with self._lock:
             self._number = max(self._number + 1, time.time_ns() // 1_000_000)
             return self._number

@@ -76,20 +76,19 @@ class SpeechGuard:
         if not rows:
             return float("-inf")
         words = float(self._words.head_.scores(np.stack(rows)).max())
-        return words if self._voice is None else words + self._voice_odds(clip)
-
-    def _voice_odds(self, clip: Audio) -> float:
-        """Return the highest mean log-odds of a voice in half a second."""
-        assert self._voice is not None
+        if self._voice is None:
+            return words
         samples = soxr.resample(clip.samples, clip.rate, VOICE_RATE)
         size = self._voice.chunk_samples()
         count = max(VOICE_CHUNKS, -(-len(samples) // size))
         padded = np.zeros(count * size, np.float32)
         padded[: len(samples)] = samples
         with self._lock:
+            self._voice.process_array(np.zeros(size, np.float32))  # forget the clip before
             self._voice.reset()
-            chunks = padded.reshape(count, size).tolist()
-            shares = np.array([self._voice.process_samples(chunk) for chunk in chunks])
+            chunks = padded.reshape(count, size)
+            shares = np.array([self._voice.process_array(chunk) for chunk in chunks])
         shares = np.clip(shares, _RARE, 1 - _RARE)
         odds = np.log(shares / (1 - shares))
-        return float(np.convolve(odds, np.full(VOICE_CHUNKS, 1 / VOICE_CHUNKS), "valid").max())
+        mean = np.full(VOICE_CHUNKS, 1 / VOICE_CHUNKS)
+        return words + float(np.convolve(odds, mean, "valid").max())

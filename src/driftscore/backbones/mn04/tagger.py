@@ -70,7 +70,9 @@ def load_tagger(weights: str | os.PathLike[str] | None = None) -> Tagger:
     path = find_weights(weights)
     fingerprint = f"mn04-{SHA256[:12]}-{_GRAPH_REVISION}"
     graph, checksum = cache_home() / f"{fingerprint}.onnx", cache_home() / f"{fingerprint}.sha256"
-    intact = graph.is_file() and checksum.is_file() and checksum.read_bytes() == sha256(graph).encode()
+    intact = (
+        graph.is_file() and checksum.is_file() and checksum.read_bytes() == sha256(graph).encode()
+    )
     if not intact:
         with replacing(graph) as partial:
             partial.write_bytes(build_onnx(read_tensors(path, sha256=SHA256)))

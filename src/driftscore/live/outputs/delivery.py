@@ -67,7 +67,7 @@ class Transport(Protocol):
         """Disconnect."""
 
 
-@dataclass
+@dataclass(eq=False)
 class _Message:
     fields: JsonFields
     row: int | None = None

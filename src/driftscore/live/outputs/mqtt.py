@@ -76,8 +76,8 @@ class Mqtt:
         change_words: Callable[[str, str], None],
     ) -> None:
         self._site = slug(site)
-        self._client, *self._address = open_client(url, f"driftscore_{self._site}_{os.getpid()}")
-        host, port = self._address
+        client, host, port = _open_client(url, f"driftscore_{self._site}_{os.getpid()}")
+        self._client, self._address = client, (host, port)
         self._status = f"driftscore/{self._site}/status"
         self._slugs = {name: slug(name) for name in sources}
         """The sources in topics."""
@@ -101,7 +101,6 @@ class Mqtt:
         self._ready: Callable[[], None] = lambda: None
         self.name = f"The MQTT broker {host}:{port}"
         self.key = f"mqtt {host}:{port} {self._site} {sorted(self._slugs)}"
-        client = self._client
         client.will_set(self._status, "offline", qos=1, retain=True)
         client.reconnect_delay_set(1, 60)
         client.on_connect = self._on_connect
@@ -311,7 +310,7 @@ class Mqtt:
             self._client.publish(topic, payload, qos=1, retain=True)
 
 
-def open_client(url: str, client_id: str) -> tuple[Any, str, int]:
+def _open_client(url: str, client_id: str) -> tuple[Any, str, int]:
     """Return a client of paho that is not connected yet, and the host and port of its broker."""
     try:
         from paho.mqtt import client as paho
@@ -336,7 +335,7 @@ def open_client(url: str, client_id: str) -> tuple[Any, str, int]:
 
 def broker_problem(url: str) -> tuple[str, str]:
     """Return the address of a broker, and why it cannot be used; empty if it can."""
-    client, host, port = open_client(url, f"driftscore_doctor_{os.getpid()}")
+    client, host, port = _open_client(url, f"driftscore_doctor_{os.getpid()}")
     if problem := connection_problem(host, port):
         return f"{host}:{port}", f"cannot be reached: {problem}"
     answers: queue.Queue[Any] = queue.Queue()
