@@ -148,7 +148,7 @@ def test_the_fingerprint_depends_on_the_weights(
     assert load(small_mteb.NAME).fingerprint == model.fingerprint
     first = small_mteb.SmallEncoder.__init__
 
-    def other(self: small_mteb.SmallEncoder, *arguments: Any, **options: Any) -> None:
+    def other(self: Any, *arguments: Any, **options: Any) -> None:
         first(self, *arguments, **options)
         with torch.no_grad():
             self.model["audio"].weight[0, 0] += 1
