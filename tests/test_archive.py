@@ -33,7 +33,7 @@ from driftscore.engines.protocol import Embedded
 from driftscore.errors import FormatError, MismatchError, UsageError
 from driftscore.events.search import search
 
-from .conftest import Run
+from .conftest import PROJECT, Run
 
 RATE = 16_000
 FAKE = ("--backbone", "fake", "--window", "1", "--hop", "0.5")
@@ -451,6 +451,22 @@ def test_find_reads_stored_windows_of_any_kind_with_a_head(
     assert [place.source for place in places] == [
         f"clips.npy[{row}]" for c in range(3) for row in np.argsort(-scores[:, c])[:3]
     ]
+
+
+def test_duckdb_scores_an_archive_in_sql_as_the_documents_show(
+    recordings: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run("embed", recordings, "--out", "windows/", *FAKE)
+    run("head", "-l", "siren, dog bark", "-b", "fake", "-o", "head.json")
+    text = (PROJECT / "docs" / "archives.md").read_text("utf-8")
+    block = re.search(r"```python\n(import duckdb\n.*?)```", text, re.DOTALL)
+    assert block is not None
+    values: dict[str, Any] = {}
+    exec(block[1], values)
+    scores = Head.load("head.json").scores(open_embeddings("windows").read())
+    best = np.sort(scores.ravel())[::-1][:20]
+    np.testing.assert_allclose([place[4] for place in values["places"]], best, atol=1e-4)
 
 
 def test_words_are_needed_to_find_anything(tmp_path: Path, run: Run) -> None:

@@ -84,23 +84,27 @@ def embed(
             report_model(backbone)
         embed_all = embedder.embed
         if windows:
-            usual_s = archive_windows(backbone)
-            hop_s = hop_s or (usual_s[1] if window_s is None else window_s / 2)
-            window_s = window_s or usual_s[0]
+            usual_window_s, usual_hop_s = archive_windows(backbone)
+            if hop_s is None:
+                hop_s = usual_hop_s if window_s is None else window_s / 2
+            window_s = usual_window_s if window_s is None else window_s
             embed_all = partial_function(embedder.windows, window_s=window_s, hop_s=hop_s)
         if archive:
             add_to_archive(out, embed_all, recordings, tally, backbone, (window_s, hop_s))
             return
-        embedded = [one for one in watched(embed_all, recordings, tally) if not one.error]
+        embedded = [
+            (one.source, one.rows if windows else one.embedding[None], one.spans)
+            for one in watched(embed_all, recordings, tally)
+            if not one.error
+        ]
     if not embedded:
         raise AudioError(f"None of the {len(recordings)} recordings could be embedded")
-    rows = [one.rows if windows else one.embedding[None] for one in embedded]
     file = EmbeddingFile(
-        files=tuple(one.source for one, some in zip(embedded, rows, strict=True) for _ in some),
-        audio_rows=np.concatenate(rows),
+        files=tuple(source for source, rows, _ in embedded for _ in rows),
+        audio_rows=np.concatenate([rows for _, rows, _ in embedded]),
         name=backbone.name,
         fingerprint=backbone.fingerprint,
-        spans=np.concatenate([one.spans for one in embedded]) if windows else np.zeros((0, 2)),
+        spans=np.concatenate([spans for *_, spans in embedded]) if windows else np.zeros((0, 2)),
     )
     try:
         file.save(out)
