@@ -41,6 +41,7 @@ NOT_RUN = {
     r"^driftscore lab (report|export) (?!.*--store results)": "needs rows; tests/lab runs it",
     r"^driftscore lab soundscape": "takes minutes; tests/lab makes soundscapes",
     r"^driftscore review .*(?<!--answers answers.txt)$": "asks on a terminal; tests/test_review.py",
+    r"^driftscore learn ": "needs answers; tests/test_learning.py",
     r"^(pip (wheel|install|uninstall)|sudo apt|python3 -m venv|openssl|export )": (
         "sets up a machine"
     ),
@@ -150,6 +151,10 @@ def write_recordings(home: Path) -> None:
     night = 0.003 * rng.standard_normal(20 * rate)
     night[8 * rate : 8 * rate + len(siren)] += siren[: 12 * rate]
     (home / "nights").mkdir()
+    for number, frequency in enumerate((640, 650, 660), start=1):
+        time = np.arange(2 * rate) / rate
+        bell = np.exp(-2 * time) * np.sin(2 * np.pi * frequency * time)
+        soundfile.write(home / f"bell{number}.wav", 0.5 * bell, rate)
     for name in ("a.wav", "b.flac", "b.wav"):
         soundfile.write(home / name, siren, rate)
     for name in ("night.flac", "night.wav", "nights/20261116_0400.wav", "street.flac"):
