@@ -52,8 +52,17 @@ def stored(store: Path) -> dict[str, Any]:
                 "gain": None if gain is None else
                 [round(100 * value, 2) for value in (gain.difference, gain.low, gain.high)],
             })  # fmt: skip
-    key = lambda line: (line["model"], line["noise"], -(line["snr_db"] or 1e9), line["rule"])  # noqa: E731
-    return {"command": COMMAND, "defaults": defaults, "rows": sorted(lines, key=key)}
+    return {"command": COMMAND, "defaults": defaults, "rows": sorted(lines, key=order)}
+
+
+def condition_of(line: Line) -> tuple[str, float]:
+    """Return noise and SNR of a row such that they sort: clean first, then falling SNRs."""
+    return line["noise"], float("-inf") if line["snr_db"] is None else -line["snr_db"]
+
+
+def order(line: Line) -> tuple[str, tuple[str, float], str]:
+    """Return what rows are sorted by."""
+    return line["model"], condition_of(line), line["rule"]
 
 
 def signed(values: list[float] | None) -> str:
@@ -69,16 +78,14 @@ def full_table(content: dict[str, Any]) -> str:
     blocks = []
     for model, default in content["defaults"].items():
         lines = [line for line in content["rows"] if line["model"] == model]
-        conditions = sorted({(one["noise"], -(one["snr_db"] or 1e9)) for one in lines})
+        conditions = sorted({condition_of(one) for one in lines})
         rules = list(dict.fromkeys(["cosine", *(one["rule"] for one in lines)]))
         titles = [
             "clean" if not noise else f"{NOISES[noise]}, {-snr:.0f} dB" for noise, snr in conditions
         ]
         rows = [["rule", *titles, "gain over cosine at 0 dB, both noises"]]
         for rule in rules:
-            own = {
-                (one["noise"], -(one["snr_db"] or 1e9)): one for one in lines if one["rule"] == rule
-            }
+            own = {condition_of(one): one for one in lines if one["rule"] == rule}
             cells = [f"{own[c]['accuracy']:.1f}" if c in own else "" for c in conditions]
             hardest = [signed(own[c]["gain"]) for c in conditions if c[1] == 0 and c in own]
             name = f"`{rule}`" + (" (default)" if rule == default else "")

@@ -64,6 +64,8 @@ def test_public_tables_are_made_from_rows(script: ModuleType) -> None:
     page = "<!-- public: short -->\nold\n<!-- /public -->\n<!-- public: full -->\n<!-- /public -->"
     text = script.written(page, CONTENT)
     assert "old" not in text
+    assert "| rule | clean | sounds of ESC-50, 10 dB | sounds of ESC-50, 0 dB | synthetic" in text
+    assert "| +6.2 (+5.2 to +7.2); +6.2 (+5.2 to +7.2) |" in text
     assert "50.0 / 49.5 / **56.2**" in text
     assert "+6.2 (+5.2 to +7.2)" in text
     assert "| `whiten` (default) |" in text
