@@ -1,4 +1,4 @@
-"""What the default gains on label sets that nobody chose it on: `python -m training.promise`.
+"""What the default gains on label sets that it is not chosen on: `python -m training.promise`.
 
 Reads the rows that the lab stored for the grid `report` (`--store`): five label sets, clean and in
 the 15 test noises (additive mixing, 10 and 0 dB), or for the office sounds in their own real noise.

@@ -43,7 +43,7 @@ Statistics = NDArray[np.float64]
 
 KIND = "calibration"
 MIN_CLIPS = 20
-ANCHOR_WEIGHT, ANCHOR_SHARPNESS, ANCHOR_WHITENING = 0.1, 1.5, 0.05
+ANCHOR_WEIGHT, ANCHOR_SHARPNESS, ANCHOR_WHITENING = 0.1, 1.0, 0.05
 """How far `anchored` moves a prototype, how strongly it prefers the nearest clips, and how much the
 directions of noise are then played down."""
 RECIPE = (
