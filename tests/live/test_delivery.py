@@ -81,7 +81,7 @@ def begun(delivery: Delivery, reports: list[LiveReport] | None = None) -> Delive
 
 
 def started(id: int = 1) -> Started:
-    return Started(id, "mic1", "dog bark", 3.2, 3.0, NOON.timestamp(), 0)
+    return Started(id, "mic1", "dog bark", 3.2, NOON.timestamp(), 0)
 
 
 def test_a_webhook_gets_start_and_end_as_json_with_the_secret_of_the_environment(
