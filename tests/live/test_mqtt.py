@@ -209,7 +209,7 @@ def test_an_event_has_the_fields_of_the_contract(monkeypatch: pytest.MonkeyPatch
         "start": "2026-11-16T02:10:03.250+00:00", "end": "2026-11-16T02:10:07.750+00:00",
         "duration_s": 4.5, "snr_db": 3.2, "id": "17", "start_id": None,
     }  # fmt: skip
-    begun = Started(16, "mic1", "dog bark", 3.2, 3.0, start.timestamp(), 0)
+    begun = Started(16, "mic1", "dog bark", 3.2, start.timestamp(), 0)
     mqtt.deliver(begun.message())
     expected = {
         "event_type": "dog_bark", "phase": "start", "label": "dog bark", "score": 3.2,

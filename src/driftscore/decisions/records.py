@@ -392,7 +392,6 @@ class Started:
     source: str
     label: str
     score: float
-    threshold: float | None
     start_s: float
     offset_s: int
     cooling: bool = False

@@ -357,7 +357,7 @@ class DecisionStore:
             with self._using(), self._db:
                 for event in self._unwritten:
                     self._add(event)
-                self._unwritten.clear()
+            self._unwritten.clear()  # only now: a full disk is noticed when a transaction ends
 
     def wait(self, output: str, message: str) -> int:
         """Keep a message until an output has taken it; return its number."""

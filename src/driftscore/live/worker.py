@@ -252,7 +252,6 @@ class Worker:
                     self.name,
                     event.label,
                     event.score,
-                    event.threshold,
                     start_s,
                     utc_offset_s(start_s),
                     self._policy.cooling(self.name, event.label, start_s),

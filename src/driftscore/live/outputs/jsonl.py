@@ -29,7 +29,8 @@ class JsonLines:
         if isinstance(report, StoredEvent):
             if report.rejected and not self._rejected:
                 return
-            kind, fields = "event", report.fields()
+            start_id = report.start_id and str(report.start_id)
+            kind, fields = "event", {**report.fields(), "start_id": start_id}
         elif isinstance(report, Started):
             fields = report.message()
             kind = str(fields.pop("phase"))

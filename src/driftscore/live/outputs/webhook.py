@@ -58,7 +58,7 @@ class Webhook:
         try:
             answer = self._client.post(self._url, json=fields, headers=key)
         except self._errors as error:
-            why = str(error) or type(error).__name__
+            why = connection_problem(self._host, self._port) or str(error) or "no answer"
             raise UndeliveredError(f"cannot be reached: {why}") from error
         if not answer.is_success:
             final = answer.status_code < 500 and answer.status_code not in _LATER
