@@ -9,7 +9,7 @@ import pytest
 
 from driftscore import Embedder, load_backbone, pipeline
 from driftscore.backbones.devices import (
-    Batches,
+    WindowBatches,
     device_name,
     first_batch,
     onnx_providers,
@@ -119,7 +119,7 @@ def test_a_batch_that_runs_out_of_memory_is_halved_for_good() -> None:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
         return np.stack(windows)
 
-    batches = Batches(16)
+    batches = WindowBatches(16)
     windows = [np.full(2, n, np.float32) for n in range(10)]
     np.testing.assert_array_equal(batches.run(encode, windows), np.stack(windows))
     assert calls == [10, 5, 2, 2, 2, 2, 2]
@@ -140,9 +140,9 @@ def test_one_window_that_does_not_fit_and_other_errors_are_errors() -> None:
 
     windows = [np.zeros(2, np.float32)] * 4
     with pytest.raises(UsageError, match="too little memory for one window"):
-        Batches(4).run(full, windows)
+        WindowBatches(4).run(full, windows)
     with pytest.raises(RuntimeError, match="shapes do not match"):
-        Batches(4).run(broken, windows)
+        WindowBatches(4).run(broken, windows)
 
 
 @pytest.fixture
