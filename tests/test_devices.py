@@ -64,7 +64,12 @@ def test_the_engine_embeds_recordings_in_batches(specs: dict[str, str]) -> None:
         sizes: list[int] = []
         model: Any = embedder.backbone
         encode = model.encode_batch
-        model.encode_batch = lambda windows: sizes.append(len(windows)) or encode(windows)
+
+        def counted(windows: Sequence[Features]) -> Any:
+            sizes.append(len(windows))
+            return encode(windows)
+
+        model.encode_batch = counted
         batched = list(embedder.embed(CLIPS))
     with Embedder(specs["clap"], runtime="torch:cpu") as embedder:
         alone = list(embedder.embed(CLIPS))
@@ -239,10 +244,12 @@ def test_exported_models_run_with_the_providers_of_onnxruntime(
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: names)
     used: list[Any] = []
     session = onnxruntime.InferenceSession
-    monkeypatch.setattr(
-        onnxruntime, "InferenceSession",
-        lambda graph, options, providers: used.append(providers) or session(graph, options),
-    )  # fmt: skip
+
+    def opened(graph: bytes, options: Any, providers: Any) -> Any:
+        used.append(providers)
+        return session(graph, options)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", opened)
     model = load_backbone("mini", runtime="cuda:1")
     model.embed_text(["rain"])
     assert used == [[("CUDAExecutionProvider", {"device_id": 1}), "CPUExecutionProvider"]]

@@ -82,15 +82,15 @@ def embed(
         backbone = embedder.backbone
         if verbose:
             report_model(backbone)
-        embed_all = embedder.embed
+        embed_all, lengths_s = embedder.embed, (0.0, 0.0)
         if windows:
             usual_window_s, usual_hop_s = archive_windows(backbone)
             if hop_s is None:
                 hop_s = usual_hop_s if window_s is None else window_s / 2
-            window_s = usual_window_s if window_s is None else window_s
-            embed_all = partial_function(embedder.windows, window_s=window_s, hop_s=hop_s)
+            lengths_s = (usual_window_s if window_s is None else window_s, hop_s)
+            embed_all = partial_function(embedder.windows, window_s=lengths_s[0], hop_s=hop_s)
         if archive:
-            add_to_archive(out, embed_all, recordings, tally, backbone, (window_s, hop_s))
+            add_to_archive(out, embed_all, recordings, tally, backbone, lengths_s)
             return
         embedded = [
             (one.source, one.rows if windows else one.embedding[None], one.spans)
@@ -208,7 +208,7 @@ def score(
 
     def rows() -> Iterator[OutputRow]:
         for block in stored.blocks():
-            results = score_embeddings(compiled, block.files, block.rows())
+            results = score_embeddings(compiled, block.files.tolist(), block.rows())
             of_block = result_rows(results, compiled, threshold, multi=multi, spans=False)
             for number, row in enumerate(of_block):
                 if block.spans is None:
