@@ -66,7 +66,6 @@ def embed(
 
     $ driftscore embed recordings/ --out clips.npz
     $ driftscore embed recordings/ --out archive/
-    $ driftscore embed *.wav --backbone laion/clap-htsat-unfused --out clap.npz
     """
     archive = out.endswith(("/", os.sep)) or is_folder(out)
     if archive:
@@ -199,7 +198,6 @@ def score(
 
     $ driftscore score clips.npz --head head.safetensors
     $ driftscore score archive/ --head head.safetensors --format csv --out windows.csv
-    $ driftscore score clips.npz --labels "siren, dog bark" --format csv --out rows.csv
     """
     find_format(format)
     stored = open_embeddings(clips, column)
