@@ -9,6 +9,7 @@ Without a GPU both run on the CPU in batches.
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +46,7 @@ def measure(*, quick: bool) -> list[Figure]:
         order = [np.argsort(-some @ alone.embed_text(list(LABELS)).T) for some in (rows, expected)]
         same = int((order[0] == order[1]).all(axis=1).sum())
         ours = pipeline(model=own, candidate_labels=list(LABELS), rule="cosine")
-        theirs = transformers.pipeline(
+        theirs: Any = transformers.pipeline(
             "zero-shot-audio-classification", model=str(model), device=device, batch_size=BATCH
         )
         seconds = in_turns(

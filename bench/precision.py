@@ -2,9 +2,9 @@
 
 10,231 clips x 200 classes with 2 % positives and float scores; both get the same numbers, in
 turns. Ours sorts the scores of each class, which takes a fifth of the time with the vectors of
-AVX512 or AVX2. With these turned off on the same machine (NPY_DISABLE_CPU_FEATURES="AVX512_ICL
-X86_V4
-X86_V3") it is 2.8 times as fast as scikit-learn: the bar is not met on a processor without them.
+AVX512 or AVX2. With these turned off on the same machine, by NPY_DISABLE_CPU_FEATURES="AVX512_ICL
+X86_V4 X86_V3", it is 2.8 times as fast as scikit-learn: the bar is not met on a processor without
+them.
 """
 
 import numpy as np
@@ -19,8 +19,9 @@ CLIPS, CLASSES, BAR = 10_231, 200, 10
 
 def _simd() -> str:
     """Return what numpy sorts with, which most of our time depends on."""
-    from numpy._core._multiarray_umath import __cpu_features__ as features
+    from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 
+    features = _multiarray_umath.__cpu_features__
     names = ("AVX512_SKX", "X86_V4", "AVX2", "X86_V3", "ASIMD")
     return next((name for name in names if features.get(name)), "no vectors")
 

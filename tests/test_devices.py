@@ -9,7 +9,7 @@ import pytest
 
 from driftscore import Embedder, load_backbone, pipeline
 from driftscore.backbones.devices import (
-    Batches,
+    WindowBatches,
     device_name,
     first_batch,
     onnx_providers,
@@ -64,7 +64,12 @@ def test_the_engine_embeds_recordings_in_batches(specs: dict[str, str]) -> None:
         sizes: list[int] = []
         model: Any = embedder.backbone
         encode = model.encode_batch
-        model.encode_batch = lambda windows: sizes.append(len(windows)) or encode(windows)
+
+        def counted(windows: Sequence[Features]) -> Any:
+            sizes.append(len(windows))
+            return encode(windows)
+
+        model.encode_batch = counted
         batched = list(embedder.embed(CLIPS))
     with Embedder(specs["clap"], runtime="torch:cpu") as embedder:
         alone = list(embedder.embed(CLIPS))
@@ -119,7 +124,7 @@ def test_a_batch_that_runs_out_of_memory_is_halved_for_good() -> None:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
         return np.stack(windows)
 
-    batches = Batches(16)
+    batches = WindowBatches(16)
     windows = [np.full(2, n, np.float32) for n in range(10)]
     np.testing.assert_array_equal(batches.run(encode, windows), np.stack(windows))
     assert calls == [10, 5, 2, 2, 2, 2, 2]
@@ -140,9 +145,9 @@ def test_one_window_that_does_not_fit_and_other_errors_are_errors() -> None:
 
     windows = [np.zeros(2, np.float32)] * 4
     with pytest.raises(UsageError, match="too little memory for one window"):
-        Batches(4).run(full, windows)
+        WindowBatches(4).run(full, windows)
     with pytest.raises(RuntimeError, match="shapes do not match"):
-        Batches(4).run(broken, windows)
+        WindowBatches(4).run(broken, windows)
 
 
 @pytest.fixture
@@ -239,10 +244,12 @@ def test_exported_models_run_with_the_providers_of_onnxruntime(
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: names)
     used: list[Any] = []
     session = onnxruntime.InferenceSession
-    monkeypatch.setattr(
-        onnxruntime, "InferenceSession",
-        lambda graph, options, providers: used.append(providers) or session(graph, options),
-    )  # fmt: skip
+
+    def opened(graph: bytes, options: Any, providers: Any) -> Any:
+        used.append(providers)
+        return session(graph, options)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", opened)
     model = load_backbone("mini", runtime="cuda:1")
     model.embed_text(["rain"])
     assert used == [[("CUDAExecutionProvider", {"device_id": 1}), "CPUExecutionProvider"]]

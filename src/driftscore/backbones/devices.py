@@ -94,7 +94,7 @@ def first_batch(device: str, batch_size: int | None) -> int:
 
 
 @dataclass
-class Batches:
+class WindowBatches:
     """Windows in batches of one shape; a batch that needs too much memory is halved for good."""
 
     size: int = 1

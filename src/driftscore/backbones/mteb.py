@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from driftscore.backbones import hub
-from driftscore.backbones.devices import CPU, Batches, first_batch, torch_device
+from driftscore.backbones.devices import CPU, WindowBatches, first_batch, torch_device
 from driftscore.backbones.protocol import Backbone, Features
 from driftscore.backbones.vectors import Matrix, Vector, unit
 from driftscore.errors import (
@@ -123,7 +123,7 @@ class Mteb(Backbone):
         self.encoder = encoder
         self.device = device
         self.batch = batch
-        self._batches = Batches(batch)
+        self._batches = WindowBatches(batch)
         self.name = f"mteb:{meta.name}"
         self.rate = int(rate)
         self.seconds = float(seconds)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from driftscore.audio.recordings import Samples
 from driftscore.backbones import hub
-from driftscore.backbones.devices import CPU, Batches, first_batch, torch_device
+from driftscore.backbones.devices import CPU, WindowBatches, first_batch, torch_device
 from driftscore.backbones.onnx.sessions import embed_alike
 from driftscore.backbones.protocol import LOGIT_SCALE, Backbone, Features
 from driftscore.backbones.vectors import Matrix, Vector, unit
@@ -92,7 +92,7 @@ class PeAudio(Backbone):
     ) -> None:
         self.device = torch_device(device)
         self.batch = first_batch(self.device, batch_size)
-        self._batches = Batches(self.batch)
+        self._batches = WindowBatches(self.batch)
         self.name = name
         self.home = home.absolute()
         self.seconds = seconds

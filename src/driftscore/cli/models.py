@@ -66,7 +66,6 @@ def embed(
 
     $ driftscore embed recordings/ --out clips.npz
     $ driftscore embed recordings/ --out archive/
-    $ driftscore embed *.wav --backbone laion/clap-htsat-unfused --out clap.npz
     """
     archive = out.endswith(("/", os.sep)) or is_folder(out)
     if archive:
@@ -82,15 +81,15 @@ def embed(
         backbone = embedder.backbone
         if verbose:
             report_model(backbone)
-        embed_all = embedder.embed
+        embed_all, lengths_s = embedder.embed, (0.0, 0.0)
         if windows:
             usual_window_s, usual_hop_s = archive_windows(backbone)
             if hop_s is None:
                 hop_s = usual_hop_s if window_s is None else window_s / 2
-            window_s = usual_window_s if window_s is None else window_s
-            embed_all = partial_function(embedder.windows, window_s=window_s, hop_s=hop_s)
+            lengths_s = (usual_window_s if window_s is None else window_s, hop_s)
+            embed_all = partial_function(embedder.windows, window_s=lengths_s[0], hop_s=hop_s)
         if archive:
-            add_to_archive(out, embed_all, recordings, tally, backbone, (window_s, hop_s))
+            add_to_archive(out, embed_all, recordings, tally, backbone, lengths_s)
             return
         embedded = [
             (one.source, one.rows if windows else one.embedding[None], one.spans)
@@ -212,7 +211,6 @@ def score(
 
     $ driftscore score clips.npz --head head.safetensors
     $ driftscore score archive/ --head head.safetensors --format csv --out windows.csv
-    $ driftscore score clips.npz --labels "siren, dog bark" --format csv --out rows.csv
     """
     find_format(format)
     stored = open_embeddings(clips, column)
@@ -224,7 +222,7 @@ def score(
 
     def rows() -> Iterator[OutputRow]:
         for block in stored.blocks():
-            results = score_embeddings(compiled, block.files, block.rows())
+            results = score_embeddings(compiled, block.files.tolist(), block.rows())
             of_block = result_rows(results, compiled, threshold, multi=multi, spans=False)
             for number, row in enumerate(of_block):
                 if block.spans is None:

@@ -27,7 +27,7 @@ from click.shell_completion import CompletionItem
 from driftscore.audio.decoding import PartialFile
 from driftscore.audio.recordings import expand
 from driftscore.backbones import DEFAULT_BACKBONE, DEFAULT_RUNTIME, backbone_names
-from driftscore.backbones.devices import split_runtime
+from driftscore.backbones.devices import RUNTIMES, split_runtime
 from driftscore.classifier import Classifier
 from driftscore.cli.output import counted, say
 from driftscore.embedder import Embedder
@@ -131,6 +131,15 @@ class PluginName(click.ParamType):  # type: ignore[type-arg]
         return [CompletionItem(name) for name in self._names() if name.startswith(incomplete)]
 
 
+class RuntimeName(PluginName):
+    """A runtime, a device, or both."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name."""
+        split_runtime(value)
+        return str(value)
+
+
 def search_current_folder() -> None:
     """Let modules be imported from the current folder, after all others."""
     with suppress(OSError):  # the folder is gone
@@ -217,8 +226,8 @@ backbone_options = together(
         default=DEFAULT_BACKBONE,
         help="A name (see `list backbones`), a CLAP hub id, a folder or an npz.",
     ),
-    click.option("--runtime", metavar="NAME", default=DEFAULT_RUNTIME,
-                 callback=lambda _context, _option, text: split_runtime(text) and text,
+    click.option("--runtime", type=RuntimeName(lambda: (*RUNTIMES, "cpu", "cuda", "mps")),
+                 metavar="NAME", default=DEFAULT_RUNTIME,
                  help="What a model runs in, and where: auto, torch, onnx, cpu, cuda, cuda:1, mps, "
                  "or both as in torch:cuda:1. auto uses a GPU if torch sees one."),
 )  # fmt: skip

@@ -307,10 +307,12 @@ def _open_shard(path: Path) -> tuple[Any, ArchiveAbout]:
     pyarrow = _pyarrow()
     regular_size(path, _WHAT)
     with reading(path, _WHAT, advice=_AGAIN):
-        file = pyarrow.parquet.ParquetFile(path)
+        # By default a file holds all of its content once it was read.
+        settings: dict[str, Any] = {"pre_buffer": False, "buffer_size": _PAGE_BYTES}
+        file = pyarrow.parquet.ParquetFile(path, **settings)
         if "file" in file.schema_arrow.names:  # a name is stored once for many rows
-            names = ["file"]
-            file = pyarrow.parquet.ParquetFile(path, metadata=file.metadata, read_dictionary=names)
+            settings |= {"metadata": file.metadata, "read_dictionary": ["file"]}
+            file = pyarrow.parquet.ParquetFile(path, **settings)
         for group in map(file.metadata.row_group, range(file.metadata.num_row_groups)):
             most = max(group.column(n).num_values for n in range(group.num_columns))
             if most > _MAX_LIST * group.num_rows:  # it would take more memory than it has bytes

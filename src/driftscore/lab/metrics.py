@@ -88,7 +88,8 @@ def average_precisions(truth: ArrayLike, scores: ArrayLike) -> Floats:
     present, rows = _multi_label(truth, scores)
     # The values of a class are contiguous. Most time is that of sorting them, which takes a third
     # to a half in float32, where that loses nothing.
-    narrow = rows.T.astype(np.float32)
+    with np.errstate(over="ignore"):  # what is too large is not equal
+        narrow = rows.T.astype(np.float32)
     columns = narrow if np.array_equal(narrow.T, rows) else rows.T.copy()
     positive = present.T.copy()
     precisions = np.full(len(columns), np.nan)

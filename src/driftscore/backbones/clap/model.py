@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftscore.audio.recordings import Samples
-from driftscore.backbones.devices import CPU, Batches
+from driftscore.backbones.devices import CPU, WindowBatches
 from driftscore.backbones.hub import ModelSettings
 from driftscore.backbones.onnx.log_mel import ClapMel
 from driftscore.backbones.onnx.sessions import InputArray, OnnxSession, embed_alike
@@ -126,7 +126,7 @@ class Clap(Backbone):
     ) -> None:
         self.device = device
         self.batch = batch
-        self._batches = Batches(batch)
+        self._batches = WindowBatches(batch)
         self.towers = towers
         self.description = description
         self.tokenizer = tokenizer
