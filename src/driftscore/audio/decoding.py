@@ -210,7 +210,7 @@ def decoded_in_memory(content: bytes, name: str, bounds: DecodingBounds) -> Iter
         with silenced():
             sound = soundfile.SoundFile(io.BytesIO(content))
     except soundfile.LibsndfileError as error:
-        if error.code == _MALFORMED or shutil.which("ffmpeg") is None:
+        if error.code != _UNRECOGNISED or shutil.which("ffmpeg") is None:
             what = error.error_string.strip(".")
             raise AudioError(f"{name} is not a sound file that can be read ({what})") from error
         with (
@@ -398,7 +398,7 @@ def _check_ogg_end(file: BinaryIO, name: str) -> None:
 
 
 _MAX_OGG_PAGE = 65_307
-_MALFORMED = 3  # libsndfile's SF_ERR_MALFORMED_FILE
+_UNRECOGNISED, _MALFORMED = 1, 3  # libsndfile's SF_ERR_UNRECOGNISED_FORMAT, _MALFORMED_FILE
 _SAID = re.compile(r"\[(?:error|fatal)\]|Duration: |Estimating duration|: Video: ")
 """Lines of ffmpeg that tell whether a file is whole."""
 _STATED = re.compile(r"Duration: (\d+):(\d\d):([\d.]+)(?:, start: (-?[\d.]+))?")
