@@ -202,7 +202,7 @@ def _readable(blocks: Iterator[Samples], rate: int) -> Iterator[Samples]:
 
 @contextmanager
 def decoded_in_memory(content: bytes, name: str, bounds: DecodingBounds) -> Iterator[Blocks]:
-    """Open the content of a sound file with libsndfile, or with ffmpeg as `decoded` does.
+    """Open the content of a sound file with libsndfile, or with ffmpeg if its format is another.
 
     Nothing is written to disk, except for ffmpeg on systems without files in memory.
     """
@@ -210,10 +210,9 @@ def decoded_in_memory(content: bytes, name: str, bounds: DecodingBounds) -> Iter
         with silenced():
             sound = soundfile.SoundFile(io.BytesIO(content))
     except soundfile.LibsndfileError as error:
-        if shutil.which("ffmpeg") is None:
+        if error.code != _UNRECOGNISED or shutil.which("ffmpeg") is None:
             what = error.error_string.strip(".")
             raise AudioError(f"{name} is not a sound file that can be read ({what})") from error
-        malformed = error.code == _MALFORMED
         with (
             tempfile.NamedTemporaryFile(prefix="driftscore-")
             if _MEMFD is None
@@ -222,7 +221,7 @@ def decoded_in_memory(content: bytes, name: str, bounds: DecodingBounds) -> Iter
             file.write(content)
             file.flush()
             path = file.name if _MEMFD is None else f"/proc/{os.getpid()}/fd/{file.fileno()}"
-            with _ffmpeg(Path(path), name, malformed=malformed, bounds=bounds) as blocks:
+            with _ffmpeg(Path(path), name, bounds=bounds) as blocks:
                 yield blocks
         return
     with sound:
@@ -399,7 +398,7 @@ def _check_ogg_end(file: BinaryIO, name: str) -> None:
 
 
 _MAX_OGG_PAGE = 65_307
-_MALFORMED = 3  # libsndfile's SF_ERR_MALFORMED_FILE
+_UNRECOGNISED, _MALFORMED = 1, 3  # libsndfile's SF_ERR_UNRECOGNISED_FORMAT, _MALFORMED_FILE
 _SAID = re.compile(r"\[(?:error|fatal)\]|Duration: |Estimating duration|: Video: ")
 """Lines of ffmpeg that tell whether a file is whole."""
 _STATED = re.compile(r"Duration: (\d+):(\d\d):([\d.]+)(?:, start: (-?[\d.]+))?")

@@ -230,7 +230,7 @@ async def rank(state: State, clip_id: str, mix: LabelledMix) -> Json:
             heads = page_heads(state, mix.labels)
             detector = state.heads.detector(HeadSpec(labels=tuple(mix.labels)), Detection())
         begun = time.perf_counter()  # new words are encoded only once
-        audio = mixed_part(state, clip_id, mix)
+        audio = mixed(state, part_of(state, clip_id, mix.start_s), mix)
         row = embed(state, [audio])
         scores = {name: _rounded(one.head.scores(row)[0]) for name, one in heads.items()}
         can_reject = detector.rules.prior is not None
@@ -306,7 +306,7 @@ async def sound(state: State, clip_id: str, mix: Annotated[PlayedMix, Query()]) 
     """Return a part in noise as a wav file, to be played."""
 
     def answer() -> bytes:
-        audio = mixed_part(state, clip_id, mix, mix.seconds)
+        audio = mixed(state, part_of(state, clip_id, mix.start_s, mix.seconds), mix)
         peak = float(np.abs(audio.samples).max())
         samples = audio.samples * (_PEAK / peak) if peak > _PEAK else audio.samples
         file = io.BytesIO()
@@ -415,13 +415,6 @@ def part_of(
         if clip_id == OPENED and state.opened is not None:
             return state.opened.part(start_s, seconds or backbone.seconds, backbone.rate)
         return part(state.clips.get(clip_id), start_s, seconds or backbone.seconds)
-
-
-def mixed_part(
-    state: ServiceState, clip_id: str, mix: PageMix, seconds: float | None = None
-) -> Audio:
-    """Return a part of a recording, in noise if asked."""
-    return mixed(state, part_of(state, clip_id, mix.start_s, seconds), mix)
 
 
 def mixed(state: ServiceState, audio: Audio, mix: PageMix) -> Audio:

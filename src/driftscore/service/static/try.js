@@ -81,13 +81,14 @@ function usePlayer() {
   return { ...state, play, halt };
 }
 
-function Words({ text, count, problem, onText }) {
+function Words({ text, count, problem, unclear, onText }) {
   return html`<section class="card words" aria-labelledby="words-title">
     <h2 id="words-title"><label for="words">Words</label></h2>
     <textarea id="words" rows="2" spellcheck="false" autocomplete="off" aria-describedby="words-problem" aria-invalid=${problem !== ""}
       placeholder="siren, dog bark, rain" value=${text} onInput=${(event) => onText(event.target.value)}></textarea>
     <p class="hint">Any sounds, separated by commas${count > 1 ? html` \u00b7 ${count} words` : ""}</p>
     <p class="problem" id="words-problem" role="alert">${problem}</p>
+    <p class="problem" id="words-unclear" role="status">${problem ? "" : unclear}</p>
   </section>`;
 }
 
@@ -304,7 +305,7 @@ export function Try({ about, link, hidden }) {
       <div class="inputs">
         <${Sound} examples=${about.examples} clip=${clip} busy=${busy} problem=${problem.sound || problemAt("sound")} playing=${player.what === "all"}
           onSound=${take} onExample=${takeExample} onPlay=${() => { const from = clip.seconds > LONGEST_PLAY_S ? start : 0; play("all", from, clip.seconds - from); }} />
-        <${Words} text=${text} count=${labels.length} problem=${clip || text ? trouble || problemAt("labels") : ""} onText=${setText} />
+        <${Words} text=${text} count=${labels.length} problem=${clip || text ? trouble || problemAt("labels") : ""} unclear=${answer?.unclear ?? ""} onText=${setText} />
       </div>
       ${(long || (!clip && expected)) && html`<section class="card" aria-labelledby="events-title">
         <h2 id="events-title">Events <small aria-live="polite">${summary}</small>${added}
