@@ -28,7 +28,7 @@ COMMANDS = {
     "learn": ("review", "Make a better watch list, or a head, of the answers to events."),
     "audit": ("decisions", "Show recorded decisions, and decide them again."),
     "embed": ("models", "Turn recordings into embeddings, to be scored later with any head."),
-    "head": ("models", "Compile labels and a rule to a head."),
+    "head": ("models", "Compile labels and a rule to a head, or join HEADS of one model."),
     "score": ("models", "Label stored embeddings."),
     "prompts": ("models", "Write the exact texts that a head is made of."),
     "calibrate": ("models", "Measure how noise moves a model's embeddings."),
