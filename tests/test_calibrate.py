@@ -250,11 +250,10 @@ def test_the_command_makes_a_calibration_and_adapts_it_to_a_place(
     assert ",cosine," in out
     classify = ("classify", tmp_path / "any", *labels, "--calibration", yard)
     for options, expected in (
-        (("--multi",), ",sd,"), (("-t", 1), ",sd,"), (("--sd",), ",sd,"),
-        (("--multi", "--raw"), ",cosine,"), (("--rule", "das"), ",raw,"),
+        (("--multi",), ",cosine,"), (("-t", 1), ",sd,"), (("-t", 0.1, "--raw"), ",cosine,"),
+        (("--rule", "das"), ",raw,"),
     ):  # fmt: skip
         assert expected in run(*classify, *options)[1], options
-    assert "not both" in run(*classify, "--sd", "--raw")[2]
 
 
 def test_the_command_makes_a_calibration_of_stored_embeddings(
@@ -284,6 +283,8 @@ def test_the_command_makes_a_calibration_of_stored_embeddings(
     status, _, err = run("head", *words, *stored, "--rule", "anchor")
     assert status == 0, err
     assert "rule anchor, scores in cosine" in err
+    status, _, err = run("head", *words, *stored, "--rule", "anchor", "--sd")
+    assert "rule anchor, scores in sd" in err
     assert "with --noisy" in run("calibrate", "--clean", tmp_path / "clean.npy", "--out", out)[2]
 
 

@@ -214,7 +214,7 @@ def test_the_variants_of_das_are_their_formulas(
                 d = sum((d @ v) * v for v in strongest.T)
                 d = d / np.linalg.norm(d)
             elif drift == "by_label":
-                beta = 0.4 * fits[c] / np.mean(fits)
+                beta = 0.4 * fits[c] / float(np.mean(fits))
             expected = prototype + beta * d
             expected /= np.linalg.norm(expected)
             np.testing.assert_allclose(head.weights[c], expected, atol=1e-5)
@@ -276,7 +276,7 @@ def test_the_rule_anchor_is_the_step_then_whitening_then_unit_length(
     covariance = covariance_by_loops(calibration.noisy.astype(np.float64) - calibration.clean)
     clean = calibration.clean.astype(np.float64)
     for weights, prototype in zip(head.weights, bank.prototypes.astype(np.float64), strict=True):
-        expected = discounted(slowly_anchored(prototype, clean, 0.1, 1.5), covariance, 0.3)
+        expected = discounted(slowly_anchored(prototype, clean, 0.1, 1.0), covariance, 0.3)
         np.testing.assert_allclose(weights, expected / np.linalg.norm(expected), atol=1e-5)
     assert head.unit == "cosine"
     assert standardise(head, calibration).unit == "sd"

@@ -48,8 +48,9 @@ def test_a_minimal_model_is_enough_everywhere(
     calibration, problems = make_calibration(embedder, clips, most=25)
     assert not problems
     calibrated = Classifier(LABELS, backbone=embedder, calibration=calibration)
-    assert calibrated.fit().head_.standardised
+    assert calibrated.fit().head_.unit == "cosine"
     detector = calibrated.detector(settings=Detection(false_alarms=1000))
+    assert detector.head.unit == "sd"
     assert all(event.label in LABELS for event in detector.events(noise_clip(20.0)))
     quick(monkeypatch)
     home, backbone = build(tmp_path / "home"), f"{__name__}:Minimal"

@@ -89,8 +89,8 @@ def test_settings_are_chosen_by_the_worst_set_and_then_the_gentlest() -> None:
 
     strong = candidate(0.3, 0.1, 0.20, 0.20, -0.04, 0.10)
     best = candidate(0.2, 0.05, 0.02, 0.03, 0.02, 0.03)
-    gentle = candidate(0.1, 0.05, 0.018, 0.03, 0.02, 0.02)
-    gentler = candidate(0.1, 0.01, 0.01, 0.03, 0.02, 0.02)
+    gentle = candidate(0.1, 0.05, 0.015, 0.03, 0.02, 0.02)
+    gentler = candidate(0.1, 0.01, 0.005, 0.03, 0.02, 0.02)
     table = [strong, best, gentle, gentler]
     assert chosen(table, ["a", "b"]) is gentle
     assert chosen([strong, best, gentler], ["a", "b"]) is best

@@ -30,7 +30,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 import numpy.typing as npt
@@ -89,10 +89,10 @@ def sources() -> list[Source]:
     listed = tomllib.loads((ROOT / "sources.toml").read_text())
     rows = [*listed["repository"], *listed["package"]]
     lists = ("keep", "skip")
-    return [
-        Source(**{key: tuple(value) if key in lists else value for key, value in row.items()})
-        for row in rows
+    fields_of: list[dict[str, Any]] = [
+        {key: tuple(value) if key in lists else value for key, value in row.items()} for row in rows
     ]
+    return [Source(**values) for values in fields_of]
 
 
 def repository(name: str) -> Path:

@@ -22,6 +22,7 @@ def commands(models: list[str]) -> list[list[str]]:
         [*lab, grid("choose")],
         ["-m", "training.choose", *models, "--store", store, "--write"],
         [*lab, grid("report")],
+        [*lab, grid("das")],
         ["-m", "training.choose", *models, "--store", store, "--left-out"],
         ["-m", "training.promise", *models, "--store", store],
     ]

@@ -25,7 +25,7 @@ from driftscore.lab.runs.store import Store
 from driftscore.lab.runs.truth import Truth
 from driftscore.scoring.calibration import Calibration
 from driftscore.scoring.rules import find_rule
-from training.choose import BALANCED, MODELS, NOISY_PART, REPORT, ROOT, STORED
+from training.choose import BALANCED, CHOOSE, MODELS, NOISY_PART, REPORT, ROOT, STORED
 
 FILES = ("README.md", "docs/noise.md", "docs/model-card.md", "docs/own-data.md")
 NAMES = {
@@ -166,7 +166,32 @@ def lines_of(store: Store, model: str) -> list[Line]:
             value = float(np.mean([line[name][0] for line in of_rule]))
             mean[name] = [round(value, 2), round(float(low), 2), round(float(high), 2)]
         lines.append(mean)
-    return lines + scenes
+    return lines + scenes + das_lines(store, model)
+
+
+def das_lines(store: Store, model: str) -> list[Line]:
+    """Return the mean gains of the variants of DAS on the sets to choose on (the grid `das`)."""
+    backbone = load_backbone(model)
+    digest = Calibration.load(MODELS / f"{model}.safetensors", backbone).digest[:16]
+    gains: dict[tuple[str, float | None], dict[bool, list[float]]] = defaultdict(
+        lambda: {False: [], True: []}
+    )
+    for row in store.rows():
+        condition, scoring = row.cell.condition, row.cell.scoring
+        is_das = scoring.rule in ("das", "das_measured", "anchor") and row.gain is not None
+        current = scoring.calibration in ("", digest) and condition.model == backbone.fingerprint
+        if is_das and current and condition.dataset in CHOOSE and row.gain is not None:
+            by_noise = gains[scoring.name, scoring.beta]
+            by_noise[not condition.clean].append(100 * row.gain.difference)
+    return [
+        {
+            "model": model, "set": "choose", "rule": rule, "beta": beta,
+            "clean": round(float(np.mean(by_noise[False])), 2),
+            "noise": round(float(np.mean(by_noise[True])), 2),
+        }
+        for (rule, beta), by_noise in sorted(gains.items(), key=str)
+        if by_noise[False] and by_noise[True]
+    ]  # fmt: skip
 
 
 def points(values: list[float]) -> str:
@@ -227,7 +252,9 @@ def rules_table(stored: dict[str, Any]) -> str:
             "|" + " --- |" * (3 + len(REPORT)),
         ]
         listed = []
-        for rule in dict.fromkeys(line["rule"] for line in select(stored["rows"], model=model)):
+        for rule in dict.fromkeys(
+            line["rule"] for line in select(stored["rows"], model=model, set="mean")
+        ):
             lines = [select(stored["rows"], model=model, set=s, rule=rule)[0] for s in REPORT]
             if rule == "cosine":
                 continue
@@ -274,6 +301,16 @@ def esc50_table(stored: dict[str, Any]) -> str:
     return "\n".join(rows)
 
 
+def das_table(stored: dict[str, Any]) -> str:
+    """Return the mean gains of the variants of DAS, clean and in noise."""
+    rows = ["| model | rule | beta | clean | noise |", "|" + " --- |" * 5]
+    for line in select(stored["rows"], set="choose"):
+        beta = "" if line["beta"] is None else f"{line['beta']:g}"
+        gained = f"{line['clean']:+.1f} | {line['noise']:+.1f}"
+        rows.append(f"| `{line['model']}` | `{line['rule']}` | {beta} | {gained} |")
+    return "\n".join(rows)
+
+
 def why(stored: dict[str, Any], model: str) -> str:
     """Return why the default of a model is what it is, in one sentence with its figures."""
     default = default_of(stored, model)
@@ -315,6 +352,7 @@ PARTS = {
     "rules": rules_table,
     "scenes": scenes_table,
     "esc50": esc50_table,
+    "das": das_table,
     "why": sentence,
     "left_out": left_out_table,
 }

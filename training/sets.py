@@ -15,11 +15,9 @@ training folder, and cloned from GitHub if they are not there.
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
-from training.collect import SHARED, WORK, repository, repository_files
-from training.teacher import TEST_REPOSITORIES
+from training.collect import SHARED, WORK, Source, repository, repository_files
 
 OFFICE = {
     "clearthroat": "clearing_throat", "cough": "coughing", "doorslam": "door_slam",
@@ -31,7 +29,17 @@ ANIMALS = {
     "Kedi": "cat", "Kopek": "dog", "Kus": "bird", "Inek": "cow", "Aslan": "lion", "Koyun": "sheep",
     "Kurbaga": "frog", "Tavuk": "chicken", "Esek": "donkey", "Maymun": "monkey",
 }  # fmt: skip
-KEEP = ("data/train/sound/", "data/val/segments/", *ANIMALS)
+SOURCES = {
+    "office": Source(
+        "Stevens05/SASED",
+        "66b1f3d1e2457689367a843b5f2566ecfb58ada8",
+        "",
+        keep=("data/train/sound/", "data/val/segments/"),
+    ),
+    "animals": Source(
+        "YashNita/Animal-Sound-Dataset", "574b5e2d9b071f142b464bb7b43d6a736ebb0dac", ""
+    ),
+}
 TOOLS = {"urban": "Alejandro-131004/AC-II", "kitchen": "marc-moreaux/kitchen20"}
 _CLEAN = re.compile(r"data/train/sound/([a-zA-Z]+)\d+\.wav")
 _NOISY = re.compile(r"data/val/segments/dev_1_ebr_(-?\d+)_.*_([a-zA-Z]+)_\d+\.wav")
@@ -60,13 +68,11 @@ def main() -> None:
         if not (sets / name).exists():
             tool = SHARED / "tools" / f"{name}.py"
             subprocess.run([sys.executable, tool, repository(source), sets / name], check=True)
-    for name, source, target in zip(
-        ("office", "animals"), TEST_REPOSITORIES, (office_file, animal_file), strict=True
-    ):
+    for name, target in (("office", office_file), ("animals", animal_file)):
         contents: set[bytes] = set()
         if (sets / name).exists():
             continue
-        for path, content in repository_files(replace(source, keep=KEEP)):
+        for path, content in repository_files(SOURCES[name]):
             if (file := target(path)) and content not in contents:
                 contents.add(content)
                 (sets / name / file).parent.mkdir(parents=True, exist_ok=True)

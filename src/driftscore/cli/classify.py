@@ -80,9 +80,7 @@ def classify(
         raise UsageError("--or-none reports the label that fits; leave out --multi")
     recordings = take.list_recordings(files, partial, writer)
     embedder = take.make_embedder(**options)
-    # Several labels are judged one by one, as with a threshold.
-    label_threshold = 0.0 if multi and threshold is None else threshold
-    classifier = take.make_classifier(embedder, label_threshold=label_threshold, **options)
+    classifier = take.make_classifier(embedder, label_threshold=threshold, **options)
     log = take.open_audit(recordings=recordings, **options)
     tally = Tally(quiet=out is None and not writer.spans)
     with embedder, log or nullcontext():

@@ -75,6 +75,9 @@ def embed(files: tuple[str, ...], partial: bool, out: str, verbose: bool, **opti
 @click.option("--out", "-o", required=True, help="Written as safetensors, .npz or .json.")
 @take.rule_options
 @take.backbone_options
+@click.option("--sd", is_flag=True,
+              help="Scores in standard deviations above what each label scores on other sounds, "
+              "for thresholds; needs a calibration.")  # fmt: skip
 @click.option("--text-embeddings", type=take.FILE,
               help="The texts of `prompts`, encoded elsewhere: an npz with texts and "
               "text_embeddings, or an npy with one row per text in that order.")  # fmt: skip
@@ -137,8 +140,7 @@ def score(
     if head:
         compiled = Head.load(head)
     else:
-        label_threshold = 0.0 if multi and threshold is None else threshold
-        compiled = take.make_classifier(label_threshold=label_threshold, **options).fit().head_
+        compiled = take.make_classifier(label_threshold=threshold, **options).fit().head_
     check_model(compiled.made_by, content, what="The head")
     results = score_embeddings(compiled, content.files, content.audio_rows)
     rows = result_rows(results, compiled, threshold, multi=multi, spans=False)
@@ -208,7 +210,6 @@ def calibrate(
 
     $ driftscore calibrate recordings/ --out mine.safetensors
     $ driftscore calibrate --clean clean.npz --noisy noisy.npz --out mine.safetensors
-    $ driftscore calibrate --quiet yard.flac --out yard.safetensors
     """
     if sum(map(bool, (recordings, clean, update, quiet))) != 1 or (clean is None) != (
         noisy is None

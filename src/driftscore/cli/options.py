@@ -194,9 +194,7 @@ rule_options = together(
     ),
     calibration_option,
     click.option("--raw", is_flag=True, help="Raw scores of the rule, also where labels are judged "
-                 "one by one (--multi, --threshold, events)."),
-    click.option("--sd", is_flag=True, help="Standard deviations above what each label scores on "
-                 "other sounds, also where labels are compared."),
+                 "one by one (--threshold, events)."),
 )  # fmt: skip
 head_option = click.option(
     "--head", type=FILE, help="A compiled head, in place of labels and rule."
@@ -325,8 +323,6 @@ def make_classifier(
     **options: Any,
 ) -> Classifier:
     """Return the classifier of labels; settings that are not given are left to the preset."""
-    if raw and sd:
-        raise UsageError("Give --raw or --sd, not both")
     if names is None and head is None:
         names = label_names(**options)
     values = named_values(settings) if isinstance(settings, tuple) else settings

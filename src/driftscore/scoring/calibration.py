@@ -43,8 +43,9 @@ Statistics = NDArray[np.float64]
 
 KIND = "calibration"
 MIN_CLIPS = 20
-ANCHOR_WEIGHT, ANCHOR_SHARPNESS = 0.1, 1.5
-"""How far `anchored` moves a prototype, and how strongly it prefers the clips nearest to it."""
+ANCHOR_WEIGHT, ANCHOR_SHARPNESS, ANCHOR_WHITENING = 0.1, 1.0, 0.05
+"""How far `anchored` moves a prototype, how strongly it prefers the nearest clips, and how much the
+directions of noise are then played down."""
 RECIPE = (
     "the recipe for every calibrated model: a gentle anchor, a gentle whitening, unit length; "
     "nothing was chosen for this model"
@@ -269,6 +270,27 @@ def anchored(
     shares /= shares.sum(axis=1, keepdims=True)
     nearest = _unit(shares @ (clean - clean.mean(axis=0)))
     return _unit((1 - weight) * wide + weight * nearest).astype(np.float32)
+
+
+def discounted(prototypes: Matrix, covariance: Statistics, amount: float) -> Matrix:
+    """Return prototypes (I + amount * covariance * d / trace)^-1."""
+    dim = len(covariance)
+    matrix = np.eye(dim) + amount * dim / np.trace(covariance) * covariance
+    weights: Matrix = np.linalg.solve(matrix, prototypes.astype(np.float64).T).T.astype(np.float32)
+    return weights
+
+
+def anchored_weights(
+    prototypes: Matrix,
+    calibration: Calibration,
+    *,
+    weight: float = ANCHOR_WEIGHT,
+    sharpness: float = ANCHOR_SHARPNESS,
+    amount: float = ANCHOR_WHITENING,
+) -> Matrix:
+    """Return prototypes that are anchored, whitened and of unit length: the rule `anchor`."""
+    near = anchored(prototypes, calibration, weight=weight, sharpness=sharpness)
+    return unit(discounted(near, calibration.displacement, amount))
 
 
 def _unit(rows: Statistics) -> Statistics:

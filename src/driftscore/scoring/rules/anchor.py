@@ -8,18 +8,16 @@ label c, and D the covariance of the noisy minus the clean rows. All rows of W h
 that a score is a cosine and labels are compared on one scale.
 """
 
-import numpy as np
-
 from driftscore.scoring.bank import ClassBank
 from driftscore.scoring.calibration import (
     ANCHOR_SHARPNESS,
     ANCHOR_WEIGHT,
+    ANCHOR_WHITENING,
     Calibration,
-    anchored,
+    anchored_weights,
 )
 from driftscore.scoring.head import Head
 from driftscore.scoring.rules.protocol import Needs
-from driftscore.scoring.rules.whiten import discounted
 
 SHORT = "Anchor"
 NEEDS = Needs.CALIBRATION
@@ -31,9 +29,10 @@ def compile(
     calibration: Calibration,
     weight: float = ANCHOR_WEIGHT,
     sharpness: float = ANCHOR_SHARPNESS,
-    amount: float = 0.05,
+    amount: float = ANCHOR_WHITENING,
 ) -> Head:
     """Return the head of anchored and whitened prototypes of unit length."""
-    prototypes = anchored(bank.prototypes, calibration, weight=weight, sharpness=sharpness)
-    weights = discounted(prototypes, calibration.displacement, amount)
-    return Head(bank.labels, weights / np.linalg.norm(weights, axis=1, keepdims=True))
+    weights = anchored_weights(
+        bank.prototypes, calibration, weight=weight, sharpness=sharpness, amount=amount
+    )
+    return Head(bank.labels, weights)

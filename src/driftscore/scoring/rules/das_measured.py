@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from driftscore.errors import unknown
 from driftscore.scoring.bank import ClassBank
-from driftscore.scoring.calibration import Calibration
+from driftscore.scoring.calibration import Calibration, anchored_weights
 from driftscore.scoring.head import Head
-from driftscore.scoring.rules import anchor
 from driftscore.scoring.rules.protocol import Needs, Variant
 
 SHORT = "DAS, refined"
@@ -52,7 +51,7 @@ def compile(
     prototypes = bank.prototypes
     if anchored:
         chosen: Mapping[str, Any] = calibration.settings.get("anchor", {})
-        prototypes = anchor.compile(bank, calibration=calibration, **chosen).weights
+        prototypes = anchored_weights(prototypes, calibration, **chosen)
     drifts = bank.drifts.astype(np.float64)
     betas: NDArray[np.float64] = np.full((len(drifts), 1), beta)
     if drift == "refined":

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from driftscore.scoring.bank import ClassBank
+from driftscore.scoring.calibration import discounted
 from driftscore.scoring.head import Head
 from driftscore.scoring.rules.protocol import Needs
-from driftscore.scoring.rules.whiten import discounted
 from driftscore.text.cache import TextEncoder
 from driftscore.text.packs import load_pack
 from driftscore.text.presets import fill
