@@ -30,7 +30,7 @@ COMMANDS = {
     "audit": ("decisions", "Show recorded decisions, and decide them again."),
     "explain": ("explain", "Show what the model takes a word for."),
     "embed": ("models", "Turn recordings into embeddings, to be scored later with any head."),
-    "head": ("models", "Compile labels and a rule to a head."),
+    "head": ("models", "Compile labels and a rule to a head, or join HEADS of one model."),
     "score": ("models", "Label stored embeddings."),
     "prompts": ("models", "Write the exact texts that a head is made of."),
     "calibrate": ("models", "Measure how noise moves a model's embeddings."),

@@ -67,7 +67,6 @@ def classify(
 
     $ driftscore classify recordings/ --labels "siren, dog bark, rain"
     $ driftscore classify *.flac --labels doorbell --examples "doorbell=mine/bell*.wav"
-    $ driftscore classify *.flac --labels-file sounds.txt --format csv --out rows.csv
     """
     writer = find_format(format)
     if compare and (or_none or multi or threshold is not None or options["head"]):

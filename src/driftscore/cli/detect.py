@@ -40,7 +40,6 @@ watch_options = take.together(
         "--watch", type=take.FILE,
         help="A watch list (TOML): labels with wordings, negative words and thresholds.",
     ),
-    take.examples_option,
     take.negatives_option,
 )  # fmt: skip
 detection_options = take.together(
@@ -81,6 +80,7 @@ def make_detection(values: dict[str, list[str]], **options: Any) -> Detection:
 @take.files_argument
 @watch_options
 @take.output_options
+@take.examples_option
 @detection_options
 @click.option("--threshold", "-t", type=take.Number(),
               help="The score above its background that every label must reach, not "

@@ -37,6 +37,7 @@ _SETTINGS = {"pre_roll_s": 3.0, "level_seconds": 60.0, "keep_days": 0.0, "disk_s
 @app.command()
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
 @events.watch_options
+@take.examples_option
 @click.option("--jsonl", metavar="FILE", help="Append lines of JSON to a file; - for stdout.")
 @click.option("--mqtt", metavar="URL",
               help="mqtt://user@host; the password: DRIFTSCORE_MQTT_PASSWORD.")  # fmt: skip

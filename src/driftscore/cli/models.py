@@ -160,8 +160,7 @@ def head(heads: tuple[str, ...], out: str, text_embeddings: Path | None, **optio
 
     A head takes the place of text embeddings: no text encoder is needed where it is used.
 
-    $ driftscore head --labels "siren, dog bark" --out head.safetensors
-    $ driftscore head --labels "doorbell" --examples "doorbell=bell*.wav" --out bell.safetensors
+    $ driftscore head --labels "siren" --examples "doorbell=bell*.wav" --out head.safetensors
     $ driftscore head birds.safetensors machines.safetensors --out both.safetensors
     """
     check_output(out)

@@ -34,7 +34,7 @@ RATES = (
 MIN_LEARNT, TYPICAL_TAIL, MAX_TAIL_SHIFT = 3, 4.1, 1.0
 """A label with so many examples is not like a label in words, for which the rates were measured.
 One in a hundred sounds of the calibration reaches `TYPICAL_TAIL` for the median of ESC-50's labels
-in words, 3.0 to 7.0 for learnt ones: the multiple moves by the difference, up to a limit."""
+in words, and 3.0 to 7.0 for learnt ones: the multiple moves by the difference, up to a limit."""
 LOWEST = RATES[0][0]
 """The multiple at which peaks are counted to compare a place with the measurement."""
 FITS = 2.326
@@ -58,7 +58,7 @@ def upper_spread(scores: Scores) -> Scores:
 
 
 def tail_shift(scores: Scores) -> Scores:
-    """Return how much higher the multiple of learnt labels is, by n x C scores of other sounds."""
+    """Return what is added to the multiple of learnt labels, by n x C scores of other sounds."""
     tails = (np.quantile(scores, 0.99, axis=0) - np.median(scores, axis=0)) / upper_spread(scores)
     shift: Scores = np.clip(tails - TYPICAL_TAIL, -MAX_TAIL_SHIFT, MAX_TAIL_SHIFT)
     return shift

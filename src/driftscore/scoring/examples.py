@@ -13,7 +13,8 @@ are near t. M lets Q move in the directions in which other sounds differ little,
 discriminant does; without words Q is one. Q takes the place of q in a bank, so that every rule that
 reads the prototypes compiles it to the same affine head as before; `anchor` moves the words first.
 e (`SHRINKAGE`) and r (`RIDGE`) were chosen on the choosing parts of three label sets
-(`python -m training.examples --choose`); events, where a label has no rivals, take a smaller e.
+(`python -m training.examples --choose` compares); events, where a label has no rivals, take a
+smaller e.
 
 mu and S are those of the model's calibration. Without one M is the identity, and mu is the mean of
 all examples, if they are of at least two labels, else zero.
