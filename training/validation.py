@@ -57,8 +57,8 @@ FOLDERS = {
     "kitchen": "kitchen/choose",
     "urban_report": "urban/fold2",
     "kitchen_report": "kitchen/report",
-    "office": "office/report",
-    "animals": "animals/report",
+    "office": "reported/office",
+    "animals": "reported/animals",
 }
 OFFICE = {
     "clearthroat": "clear throat", "cough": "cough", "doorslam": "door slam", "drawer": "drawer",
