@@ -57,8 +57,8 @@ FOLDERS = {
     "kitchen": "kitchen/choose",
     "urban_report": "urban/fold2",
     "kitchen_report": "kitchen/report",
-    "office": "office/report",
-    "animals": "animals/report",
+    "office": "reported/office",
+    "animals": "reported/animals",
 }
 OFFICE = {
     "clearthroat": "clear throat", "cough": "cough", "doorslam": "door slam", "drawer": "drawer",
@@ -259,8 +259,8 @@ def measure_exported(home: Path, names: Sequence[str]) -> None:
         make_text_rows(home)
     space = load_space()
     sets, _ = read_sets(torch.from_numpy(space.mu), torch.from_numpy(space.sigma), names)
-    mels = torch.stack([part.mels[0][:, :120].float() for part in sets.values()])[:, None]
-    tower = AudioTower(Shape())
+    longest = max((part.mels[0] for part in sets.values()), key=lambda mel: mel.shape[1])
+    mels, tower = longest[None, None].float(), AudioTower(Shape())
     load_exported(tower, home, mels)
     for name, part in sets.items():
         print(json.dumps({"set": name, **part.measure(tower)}), flush=True)
