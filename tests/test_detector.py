@@ -79,8 +79,8 @@ def test_one_label_is_enough(embedder: Embedder, street: Audio) -> None:
 
 def test_a_negative_word_takes_the_place_of_a_label(embedder: Embedder, street: Audio) -> None:
     def found(*negatives: str) -> list[str]:
-        watch = WatchList.of(["clock"], negatives)
-        detector = Classifier(["clock"], backbone=embedder).detector(
+        watch = WatchList.of(["beeping"], negatives)
+        detector = Classifier(["beeping"], backbone=embedder).detector(
             watch, Detection(false_alarms=2.0)
         )
         return [event.rejected for event in detector.events(street, rejected=True)]

@@ -8,13 +8,13 @@ import pytest
 from numpy.typing import NDArray
 
 from driftscore.backbones.mn04.tagspace import (
-    FILE,
     KIND,
     TAGS,
     load_space,
     logits_to_tags,
     sentences_to_tags,
 )
+from driftscore.backbones.protocol import TAG_SPACE
 from driftscore.backbones.vectors import Matrix, Vector
 from driftscore.errors import FormatError, MismatchError
 from driftscore.storage.tensors import write_tensors
@@ -97,7 +97,7 @@ def test_an_incomplete_space_is_refused(tmp_path: Path, tags: int, sigma: float)
 
 
 def test_a_truncated_space_is_refused_by_name(tmp_path: Path) -> None:
-    content = FILE.read_bytes()
+    content = TAG_SPACE.read_bytes()
     (tmp_path / "cut").write_bytes(content[: len(content) // 2])
     with pytest.raises(FormatError, match=r"cut is not .* tag space"):
         load_space(tmp_path / "cut")
