@@ -238,6 +238,7 @@ async def rank(state: State, clip_id: str, mix: LabelledMix) -> Json:
             "labels": list(heads["default"].head.labels),
             "rules": scores,
             "fits": detector.label_or_none("", row[0]).fits if can_reject else None,
+            "unclear": heads["default"].summary.unclear,
             "spectrogram": picture(audio),
             "milliseconds": round(1000 * (time.perf_counter() - begun), 1),
         }
