@@ -34,7 +34,7 @@ WORDS = {
     "knocking": "knocking on a door",
 }
 """Words for the computed sounds, where the name of the file is not the best one."""
-STREET_WORDS = ("siren", "church bell", "helicopter", "speech", "dog bark", "rain")
+STREET_WORDS = ("siren", "church bell", "alarm clock", "speech", "dog bark", "rain")
 """Four of them are in the street."""
 SHORT_S = 30.0
 """Recordings up to this length get one label; events are looked for in longer ones."""
@@ -149,7 +149,7 @@ def main() -> int:
     program = Path(sys.executable).with_name("driftscore")
     program = program.relative_to(Path.cwd()) if program.is_relative_to(Path.cwd()) else program
     for line in (
-        f'{program} detect demo/street.ogg --labels "siren, helicopter"',
+        f'{program} detect demo/street.ogg --labels "siren, alarm clock"',
         f'{program} classify demo/sounds --labels "siren, thunder, a door knock" --or-none',
         f"make demo SOUNDS={arguments.sounds or 'demo/sounds'}",
     ):

@@ -28,7 +28,7 @@ SENTENCE = (
     "Good morning. This is a voice that a computer made, reading a few words aloud, "
     "so that there is something to listen for."
 )
-STREET = (("church_bell", 7.0, 0.8), ("siren", 21.0, 0.35), ("helicopter", 36.0, 0.35),
+STREET = (("church_bell", 7.0, 0.8), ("siren", 21.0, 0.35), ("alarm_clock", 36.0, 0.35),
           ("speech", 50.0, 0.8))  # fmt: skip
 """What is in the street: a sound, when it begins in seconds, and how loud it is."""
 _TRAFFIC = 0.02  # the level of the street itself; the sounds peak at 0.7 times their loudness

@@ -401,9 +401,9 @@ def test_find_ranks_the_windows_of_detect(tmp_path: Path, run: Run, speech_free:
         status, text, err = run("find", word, "--in", out, "--top", "6", "-f", "json")
         assert status == 0, err
         found = json.loads(text)
-        assert [row["score"] for row in found] == pytest.approx(
-            [row["score"] for row in rows[:6]], abs=0.03
-        )
+        # in standard deviations, and cosines: an affine function of each other
+        scores = [[row["score"] for row in part] for part in (found, rows[:6])]
+        assert np.corrcoef(scores)[0, 1] > 0.99
         assert [(r["file"], r["start_s"], r["end_s"]) for r in found[:3]] == [
             (r["file"], r["start_s"], r["end_s"]) for r in rows[:3]
         ]
@@ -433,7 +433,7 @@ def test_find_cuts_clips_and_writes_a_page(tmp_path: Path, run: Run, speech_free
     text = page.read_text("utf-8")
     assert text.count("<audio") == 4 == len(list(clips.glob("*.flac")))
     assert "dog &lt;bark&gt;" in text
-    assert re.search(r'src="file:///[^"]*20260101_030000\.wav#t=\d', text)
+    assert re.search(r'src="file:///[^"]*2026010\d_030000\.wav#t=\d', text)
     (speech_free / "20260101_030000.wav").unlink()
     status, _, err = run("find", "siren", "--in", out, "--clips", clips)
     assert status == 1

@@ -49,7 +49,7 @@ def embed_cached(
 def forbid_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (
         "driftscore.engines.local.sounding_windows",
-        "driftscore.engines.audio_cache._digest",
+        "driftscore.engines.audio_cache.audio_digest",
     ):
         monkeypatch.setattr(name, lambda *_, **__: pytest.fail("the audio was read"))
 

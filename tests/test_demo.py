@@ -60,7 +60,7 @@ def test_the_demo_says_what_it_shows_draws_events_and_ends_with_commands_that_wo
     lines = demo(monkeypatch, capsys).splitlines()
     assert lines[0].startswith("This demo labels short recordings by plain words")
     drawn = {line.split("  ")[1]: line for line in lines if re.search("[█·]{60}", line)}
-    assert list(drawn) == ["siren", "church bell", "helicopter", "speech", "dog bark", "rain"]
+    assert list(drawn) == ["siren", "church bell", "alarm clock", "speech", "dog bark", "rain"]
     siren = drawn["siren"].index("█") - drawn["siren"].index("·")
     assert 18 <= siren <= 24  # it begins at 21 of 60 s
     assert "█" not in drawn["dog bark"]

@@ -97,7 +97,7 @@ def test_urls_are_cached_by_content_and_known_by_their_version(
     embedder = Embedder(fake, audio_cache=True)
     first = list(embedder.embed(memory))
     with monkeypatch.context() as patch:
-        for name in ("engines.local.sounding_windows", "engines.audio_cache._digest"):
+        for name in ("engines.local.sounding_windows", "engines.audio_cache.audio_digest"):
             patch.setattr(f"driftscore.{name}", lambda *_, **__: pytest.fail("read again"))
         second = list(embedder.embed(memory))
     for one, two in zip(first, second, strict=True):

@@ -78,6 +78,8 @@ COMMANDS: dict[str, Plan] = {
     "export": Plan(share=0.2),
     "head": Plan((*FAKE, *ASK), share=1.5),
     "score": Plan((*FAKE, *ASK), share=1.5),
+    "find": Plan(FAKE),
+    "learn": Plan(),
     "explain": Plan(ASK, share=0.5),
     "prompts": Plan(ASK),
     "calibrate": Plan(FAKE, never=("--engine",)),
@@ -189,7 +191,8 @@ def _values(parameter: str, world: World) -> st.SearchStrategy[str]:
     kinds = {
         "files": ("recordings",), "recordings": ("recordings",), "noise": ("recordings",),
         "pool": ("recordings", "embeddings"), "update": ("recordings",), "clips": ("embeddings",),
-        "head": ("heads",), "calibration": ("calibrations",), "text_embeddings": ("embeddings",),
+        "archive": ("embeddings",), "head": ("heads",), "calibration": ("calibrations",),
+        "text_embeddings": ("embeddings",),
         "labels_file": ("labels",), "pack": ("packs",), "templates": ("packs",),
         "preset": ("presets",), "grid": ("grids",), "backbone": ("embeddings",),
         "file": ("mixes",), "events_file": ("events",), "watch": ("watch lists",),

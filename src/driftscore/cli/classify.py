@@ -95,7 +95,8 @@ def classify(
             detector = classifier.detector(watch, one_label=True)
             title = TITLES[detector.head.unit]
         elif compare:
-            take.fit(classifier, **options)
+            if options["examples"]:
+                take.fit(classifier, **options)
             classifiers = list(classifier.compared_with(compare))
         else:
             title = TITLES[take.fit(classifier, **options).head_.unit]

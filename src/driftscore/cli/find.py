@@ -50,8 +50,8 @@ def find(
 ) -> None:
     """Find the best places of an archive for words, without reading audio.
 
-    WORDS are labels, each in quotes or all separated by commas. Places have the scores of
-    `detect --windows`; overlapping windows are one place.
+    WORDS are labels, each in quotes or all separated by commas. Scores are those by which
+    `detect` judges windows, and overlapping windows are one place.
 
     $ driftscore find "glass breaking" --in archive/
     $ driftscore find "glass breaking, siren" --in archive/ --top 20 --format html --out places.html
@@ -65,7 +65,9 @@ def find(
     watch = None
     if options["head"] is None or options["watch"] is not None:
         labels = split_labels(",".join(words)) if words else ()
-        watch = make_watch_list(negatives=(), labels=labels, labels_file=None, **options)
+        watch = make_watch_list(
+            negatives=(), labels=labels, labels_file=None, examples=(), **options
+        )
     embedder = take.make_embedder(**options)
     names = None if watch is None else watch.names
     classifier = take.make_classifier(embedder, names, **options)

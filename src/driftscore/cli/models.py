@@ -345,13 +345,10 @@ def calibrate(
 
 def stored_calibration(clean: Path, noisy: Path) -> Calibration:
     """Return the calibration of two files of embeddings: of clips, and of the same in noise."""
-    first, second = EmbeddingFile.load(clean), EmbeddingFile.load(noisy)
-    for content, path in ((first, clean), (second, noisy)):
-        if not content.files:
-            raise UsageError(f"{path} holds no clip embeddings (files with audio_embeddings)")
+    first, second = open_embeddings(clean), open_embeddings(noisy)
     check_model({"backbone": first.name, "fingerprint": first.fingerprint}, second, what=str(clean))
     made_by = first if first.fingerprint else second
-    return Calibration.from_embeddings(first.audio_rows, second.audio_rows, model=made_by)
+    return Calibration.from_embeddings(first.read(), second.read(), model=made_by)
 
 
 @app.command()

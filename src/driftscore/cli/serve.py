@@ -63,7 +63,6 @@ def serve(
 
     Classification, events, embeddings and heads (extra: serve).
 
-    $ driftscore serve
     $ driftscore serve night.flac --events events.csv
     $ driftscore serve --host 0.0.0.0 --token-file token.txt --store events.db
     """

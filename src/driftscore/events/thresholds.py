@@ -27,8 +27,8 @@ Multiples = NDArray[np.float64]
 DEFAULT_FALSE_ALARMS = 0.5
 """False alarms per hour and label, in a place with one other sound per minute."""
 RATES = (
-    (2.5, 3.88), (3.0, 2.44), (3.5, 1.59), (4.0, 1.08), (4.5, 0.76), (5.0, 0.467), (5.5, 0.268),
-    (6.0, 0.147), (6.5, 0.0617), (7.0, 0.0233), (8.0, 0.00833),
+    (2.5, 2.38), (3.0, 1.34), (3.5, 0.755), (4.0, 0.443), (4.5, 0.258), (5.0, 0.14), (5.5, 0.0867),
+    (6.0, 0.0417), (6.5, 0.0167), (7.0, 0.015), (8.0, 0.005),
 )  # fmt: skip
 """Multiples of the upper spread, and how often per hour other sounds reach them for one label."""
 MIN_LEARNT, TYPICAL_TAIL, MAX_TAIL_SHIFT = 3, 4.1, 1.0

@@ -122,7 +122,7 @@ class HeadSpec(BaseModel):
             raise HTTPException(404, f"No head has the id {text[:40]!r}") from error
 
 
-PROBE = HeadSpec(labels=("a sound", "another sound"))
+PROBE = HeadSpec(labels=("siren", "rain"))
 """A head that costs little: it warms the model up, and says which rule "auto" is."""
 
 

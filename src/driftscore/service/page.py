@@ -80,7 +80,7 @@ EXAMPLES: list[Json] = [
         "title": "A street, 60 s",
         "url": "/static/sounds/street.ogg",
         "seconds": 60,
-        "labels": "siren, church bell, helicopter, speech, dog bark",
+        "labels": "siren, church bell, alarm clock, speech, dog bark",
     },
     {
         "name": "siren",
@@ -471,6 +471,7 @@ def live_view(
     """
     if store is None:
         return {"available": False, "commands": LISTENER_COMMANDS}
+    now = now.astimezone()
     day = day or now.date()
     midnight = datetime.combine(day, datetime.min.time()).astimezone()
     end = datetime.combine(day + timedelta(days=1), datetime.min.time()).astimezone()
