@@ -66,8 +66,8 @@ def test_with_few_quiet_hours_the_highest_peak_is_extended() -> None:
 
 
 def test_a_quiet_recording_lowers_a_threshold_only_so_far() -> None:
-    [found] = quiet_multiples([[]], hours=10.0, false_alarms=[0.5])
-    assert found == pytest.approx(multiple_for(0.5) - 1.5)
+    [found] = quiet_multiples([[]], hours=10.0, false_alarms=[0.1])
+    assert found == pytest.approx(multiple_for(0.1) - 1.5)
 
 
 def test_a_label_with_many_low_peaks_in_the_recording_gets_a_higher_threshold() -> None:
