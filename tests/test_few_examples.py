@@ -49,8 +49,9 @@ def bells(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rows(count: int, dim: int = 8, seed: int = 0) -> np.ndarray:
-    made = np.random.default_rng(seed).standard_normal((count, dim))
-    return made / np.linalg.norm(made, axis=1, keepdims=True)
+    drawn = np.random.default_rng(seed).standard_normal((count, dim))
+    unit: np.ndarray = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+    return unit
 
 
 def test_a_learnt_prototype_is_the_minimum_of_its_ridge_regression() -> None:

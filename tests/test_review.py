@@ -14,8 +14,9 @@ import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftscore.cli.review import excerpt, playing
+from driftscore.cli.review import playing
 from driftscore.decisions import DecisionStore, open_store
+from driftscore.decisions.learning import excerpt
 from driftscore.decisions.records import RIGHT, UNSURE, WRONG, StoredEvent
 from driftscore.decisions.review import (
     MIN_ANSWERS,
