@@ -38,7 +38,7 @@ def stored(store: Path) -> dict[str, Any]:
     lines: list[Line] = []
     defaults = {}
     for model in sorted(models):
-        classifier = Classifier(["a sound", "another sound"], backbone=model).fit()
+        classifier = Classifier(["siren", "rain"], backbone=model).fit()
         defaults[model] = classifier.rule_.name
         fingerprint = classifier.embedder_.backbone.fingerprint
         for row in rows:

@@ -55,7 +55,7 @@ def test_every_page_is_linked_from_the_readme() -> None:
 
 def test_the_readme_fits_one_screen_plus_links() -> None:
     text = (PROJECT / "README.md").read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 100
+    assert len(text.splitlines()) <= 110
 
 
 @pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md"])

@@ -67,7 +67,7 @@ def test_a_recording_of_the_microphone_is_ranked(visit: Visit) -> None:
     expect(page.get_by_role("button", name=re.compile("^Stop \\([2-9]"))).to_be_visible()
     expect(page.get_by_role("meter")).to_be_visible()
     page.get_by_role("button", name=re.compile("^Stop")).click()
-    page.wait_for_function("window.sent")
+    page.wait_for_function("window.sent && window.sent[0] === 82")  # R; the street was sent before
     content = bytes(page.evaluate("window.sent"))
     assert content[:4] == b"RIFF"
     [rate] = struct.unpack_from("<I", content, 24)
