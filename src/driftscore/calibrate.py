@@ -83,8 +83,8 @@ def make_calibration(
         "driftscore": __version__,
     }
     both = np.stack(rows)
-    made = Calibration.from_embeddings(both[:, 0], both[:, 1], model=backbone)
-    return replace(made, made_by={**made.made_by, **made_by}), problems
+    calibration = Calibration.from_embeddings(both[:, 0], both[:, 1], model=backbone)
+    return replace(calibration, made_by={**calibration.made_by, **made_by}), problems
 
 
 def adapt(
