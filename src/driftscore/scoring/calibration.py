@@ -119,7 +119,7 @@ class Calibration:
 
         Rows need not have length one. `model` is the backbone that made them, or its name as in a
         file of stored embeddings; without it the calibration fits every model with d dimensions.
-        The rule is `anchor` with the settings that lost on no label set (docs/noise.md).
+        The rule is `anchor` with gentle settings, measured on several label sets (docs/noise.md).
         """
         rows = [
             unit(matrix(rows, what=f"The {what} embeddings"), what=f"The {what} embeddings")
