@@ -11,7 +11,7 @@ import pytest
 import soundfile
 
 from .conftest import LARGEST_BODY, Visit
-from .steps import SOUNDS, WORDS, expect, upload
+from .steps import SOUNDS, WORDS, expect, until, upload
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
@@ -67,7 +67,7 @@ def test_a_recording_of_the_microphone_is_ranked(visit: Visit) -> None:
     expect(page.get_by_role("button", name=re.compile("^Stop \\([2-9]"))).to_be_visible()
     expect(page.get_by_role("meter")).to_be_visible()
     page.get_by_role("button", name=re.compile("^Stop")).click()
-    page.wait_for_function("window.sent && window.sent[0] === 82")  # R; the street was sent before
+    until(page, lambda: page.evaluate("(window.sent || [])[0]") == ord("R"))  # not the street
     content = bytes(page.evaluate("window.sent"))
     assert content[:4] == b"RIFF"
     [rate] = struct.unpack_from("<I", content, 24)
@@ -89,7 +89,7 @@ def test_the_microphone_is_asked_for_without_clean_up(visit: Visit) -> None:
     page = visit.open()
     page.get_by_role("button", name="Record").click()
     expect(page.get_by_role("button", name=re.compile("^Stop"))).to_be_visible()
-    page.wait_for_function("window.asked")
+    until(page, lambda: page.evaluate("!!window.asked"))
     off = dict.fromkeys(("echoCancellation", "noiseSuppression", "autoGainControl"), False)
     assert page.evaluate("window.asked") == {"audio": off}
 
