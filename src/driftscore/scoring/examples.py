@@ -12,8 +12,9 @@ This is ridge regression that starts from the words: Q is near q, and its cosine
 are near t. M lets Q move in the directions in which other sounds differ little, as a linear
 discriminant does; without words Q is one. Q takes the place of q in a bank, so that every rule that
 reads the prototypes compiles it to the same affine head as before; `anchor` moves the words first.
-e (`SHRINKAGE`) and r (`RIDGE`) were chosen on the choosing parts of three label sets
-(`python -m training.examples --choose` compares); events, where a label has no rivals, take a
+r and e are chosen per model on the choosing parts of three label sets, by the worst of them and of
+1, 3, 5 and 10 examples (`python -m training.examples --choose`): the calibration has them under
+"examples", else they are `RIDGE` and `SHRINKAGE`. Events, where a label has no rivals, take a
 smaller e.
 
 mu and S are those of the model's calibration. Without one M is the identity, and mu is the mean of
@@ -136,8 +137,10 @@ def with_examples(
         )
     metric, ridge = None, PLAIN_RIDGE
     if calibration is not None:
-        shrinkage = LONE_SHRINKAGE if one_by_one else SHRINKAGE
-        metric, ridge = discriminant_metric(calibration, shrinkage), RIDGE
+        chosen = calibration.settings.get("examples", {})
+        ridge = float(str(chosen.get("ridge", RIDGE)))
+        shrinkage = float(str(chosen.get("shrinkage", SHRINKAGE)))
+        metric = discriminant_metric(calibration, LONE_SHRINKAGE if one_by_one else shrinkage)
     more = len(labels) - len(bank.labels)
     rows = {
         name: np.pad(getattr(bank, name), ((0, more), (0, 0)))
