@@ -10,10 +10,13 @@ from driftscore import Classifier, load_backbone
 from driftscore.errors import UsageError
 from driftscore.lab.conditions import generator
 from driftscore.lab.report.results import Results
+from driftscore.lab.runs import jobs
 from driftscore.lab.runs.embedding import load_embeddings
 from driftscore.lab.runs.grid import Grid, groups, parse_grid
 from driftscore.lab.runs.runner import run
+from driftscore.lab.runs.scoring import ConditionData, scores_of
 from driftscore.lab.runs.store import Store
+from driftscore.lab.runs.truth import Truth
 from driftscore.lab.runs.validation import check
 
 from .small_lab import build, content, quick
@@ -68,7 +71,15 @@ def test_rows_with_examples_are_those_of_a_fitted_classifier(home: Path, tmp_pat
                 .head_
             )  # fmt: skip
         assert row.outcomes is not None
-        np.testing.assert_array_equal(row.outcomes, head.scores(tested.rows).argmax(axis=1))
+        scores = head.scores(tested.rows)
+        np.testing.assert_array_equal(row.outcomes, scores.argmax(axis=1))
+        truths = {name: Truth.of(*jobs.clips_of(name, grid.homes[name], 0))
+                  for name in ("mine", "others")}  # fmt: skip
+        data = ConditionData(
+            store, condition, truths["mine"], load_backbone("fake"), tested,
+            (truths["others"], embedded),
+        )  # fmt: skip
+        np.testing.assert_array_equal(scores_of(data, scoring), scores)
         pooled = [r for r in Results(store).all if r.scoring.examples and r.noisy]
         assert [(r.mixes, r.clips) for r in pooled] == [(24, 12)], "draws are pooled"
 
