@@ -40,14 +40,14 @@ def grid_with(home: Path, axes: str, tables: str = '[examples_from]\nmine = "oth
 
 
 def test_rows_with_examples_are_those_of_a_fitted_classifier(home: Path, tmp_path: Path) -> None:
-    grid = grid_with(home, "examples = [0, 2]\ndraws = [0, 1]")
+    grid = grid_with(home, "examples = [0, 2]\ndraws = [0, 2]")
     with Store(tmp_path / "store") as store:
         outcome = run(grid, store)
         rows = {(r.cell.condition.snr_db, r.cell.scoring.name, r.cell.scoring.draw): r
                 for r in store.rows()}  # fmt: skip
         # Cosine with words, and with two draws; zs_audio is given noise, so it learns nothing.
         assert (outcome.cells, outcome.errors, len(rows)) == (8, 0, 8)
-        row = rows[0.0, "cosine+2", 1]
+        row = rows[0.0, "cosine+2", 2]
         condition, scoring = row.cell.condition, row.cell.scoring
         others = [f"{label}-{n}.wav" for label in ("dog bark", "siren", "rain") for n in range(3)]
         cell = next(c for c, _ in groups(grid, check(grid)) if c.clean)
@@ -61,7 +61,7 @@ def test_rows_with_examples_are_those_of_a_fitted_classifier(home: Path, tmp_pat
         drawn = []
         for label in ("dog bark", "rain", "siren"):
             clips = [n for n, name in enumerate(others) if name.startswith(label)]
-            drawn += generator("examples", "others", label, 1).permutation(clips)[:2].tolist()
+            drawn += generator("examples", "others", label, 2).permutation(clips)[:2].tolist()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             head = (
