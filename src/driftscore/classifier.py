@@ -25,7 +25,7 @@ from driftscore.backbones.vectors import Matrix, Scores, matrix, unit
 from driftscore.embedder import Embedded, Embedder
 from driftscore.engines.archive import is_stored, open_embeddings
 from driftscore.engines.examples import check_words, embed_examples
-from driftscore.errors import AudioError, UsageError, unknown
+from driftscore.errors import AudioError, MismatchError, UsageError, unknown
 from driftscore.scoring.bank import build_bank, encode_bank
 from driftscore.scoring.calibration import Calibration, anchored, standardise
 from driftscore.scoring.examples import NOT, Example, Examples, with_examples
@@ -421,6 +421,11 @@ class Classifier:
         """Return the examples of recordings or embeddings; embeddings are kept in the cache."""
         if isinstance(recordings, np.ndarray) and recordings.ndim == 2:
             rows = unit(matrix(recordings, what="examples"), what="examples")
+            if rows.shape[1] != self._model().dim:
+                raise MismatchError(
+                    f"The examples have {rows.shape[1]} dimensions, the model {self._model().dim}: "
+                    "they were embedded by another model"
+                )
             examples = [
                 Example(f"row {number}", row, hashlib.sha256(row.tobytes()).hexdigest())
                 for number, row in enumerate(rows)

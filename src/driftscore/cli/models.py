@@ -169,7 +169,8 @@ def head(heads: tuple[str, ...], out: str, text_embeddings: Path | None, **optio
             raise UsageError("Give heads to join, or labels to compile a head of, not both")
         both = join_heads([Head.load(path) for path in heads])
         both.save(out)
-        say(f"Head of {len(both.labels)} labels x {both.dim} dimensions, joined, in {out}")
+        labels = counted(len(both.labels), "label")
+        say(f"Head of {labels} x {both.dim} dimensions, joined, in {out}")
         return
     classifier = take.make_classifier(**options)
     if text_embeddings:
@@ -178,7 +179,8 @@ def head(heads: tuple[str, ...], out: str, text_embeddings: Path | None, **optio
     compiled = take.fit(classifier, **options).head_
     compiled.save(out)
     used = f"rule {classifier.rule_.name}, scores in {compiled.unit}"
-    say(f"Head of {len(compiled.labels)} labels x {compiled.dim} dimensions, {used}, in {out}")
+    labels = counted(len(compiled.labels), "label")
+    say(f"Head of {labels} x {compiled.dim} dimensions, {used}, in {out}")
 
 
 @app.command()

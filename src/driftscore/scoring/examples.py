@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from driftscore.backbones import Backbone
 from driftscore.backbones.vectors import VANISHING, Vector, unit
-from driftscore.errors import MismatchError, UsageError
+from driftscore.errors import UsageError
 from driftscore.scoring.bank import ClassBank
 from driftscore.scoring.calibration import Calibration
 from driftscore.scoring.head import Head
@@ -102,7 +102,10 @@ class Examples:
                 others = np.delete(np.delete(alike, n, axis=0), n, axis=1)
                 if nearness[n] < UNLIKE * float(np.nanmean(others)):
                     rest = len(examples) - 1
-                    sentences.append(f"{example.name} is unlike the other {rest} of {label!r}")
+                    sentences.append(
+                        f"{example.name} is unlike the other {rest} of {label!r}; leave it out if "
+                        "it is something else"
+                    )
         return sentences
 
 
@@ -130,11 +133,6 @@ def with_examples(
     if not examples:
         return bank
     mean = examples.mean(calibration)
-    if len(mean) != bank.dim:
-        raise MismatchError(
-            f"The examples have {len(mean)} dimensions, the model {bank.dim}: they were embedded "
-            "by another model"
-        )
     metric, ridge = None, PLAIN_RIDGE
     if calibration is not None:
         chosen = calibration.settings.get("examples", {})
