@@ -151,6 +151,7 @@ def start_run(run: str) -> None:
     clips_of.cache_clear()
     embedder_of.cache_clear()
     mixes.meter.cache_clear()
+    scoring.load_calibration.cache_clear()
 
 
 @lru_cache(maxsize=4)

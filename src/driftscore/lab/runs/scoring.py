@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +92,12 @@ class ConditionData:
     def clean_embeddings(self) -> ConditionEmbeddings | None:
         """The embeddings of the same clips without noise, if they are stored."""
         return load_embeddings(self.files, self.condition.without_noise, self.truth.ids)
+
+
+@lru_cache(maxsize=2)
+def load_calibration(file: str) -> Calibration:
+    """Return a calibration, whose statistics are computed once per process."""
+    return Calibration.load(file)
 
 
 def _prompts(scoring: Scoring) -> PromptSettings:
@@ -219,7 +226,7 @@ def _heads(data: ConditionData, scoring: Scoring) -> Iterator[tuple[Indices, Hea
     file, standardised = data.backbone.calibration_file, supplied == "calibration"
     calibration = None
     if file is not None and uses_calibration(scoring):
-        calibration = Calibration.load(file)
+        calibration = load_calibration(file)
     bank = data.bank(scoring)
 
     def compiled(**supplied: object) -> Head:
@@ -263,6 +270,7 @@ def _learnt_head(data: ConditionData, scoring: Scoring) -> Head:
     if data.examples is None:
         raise UsageError(f"{scoring.examples_from} is not embedded, which has the examples")
     truth, embeddings = data.examples
+    file = data.backbone.calibration_file
     labels = [words(label) for label in data.truth.labels]
     drawn, y = list[int](), list[str]()
     for label in labels:
@@ -281,6 +289,7 @@ def _learnt_head(data: ConditionData, scoring: Scoring) -> Head:
         rule=scoring.rule,
         settings=settings_of(scoring),
         prompts=_prompts(scoring),
+        calibration=file if file is None else load_calibration(file),
         progress=False,
     )
     with warnings.catch_warnings():
