@@ -71,7 +71,7 @@ def collect(store: Store, model: str) -> dict[tuple[str, int], dict[str, Hits]]:
         if not is_ours or outcomes is None:
             continue
         truth = truths[condition.set_name]
-        right = (outcomes == truth.single) * 1.0
+        right = np.where(outcomes < 0, np.nan, outcomes == truth.single)  # a clip that failed
         if dataset in NOISY_PART:
             levels = np.array([name.split("_ebr_")[1].split("_")[0] for name in truth.ids])
             for level in np.unique(levels):
@@ -89,6 +89,7 @@ def collect(store: Store, model: str) -> dict[tuple[str, int], dict[str, Hits]]:
 def gain(ours: Hits, words_alone: Hits, *key: object) -> list[float]:
     """Return a mean gain in points with its 95 % interval, by a bootstrap over clips."""
     gained = 100 * (ours - words_alone)
+    gained = gained[~np.isnan(gained)]
     rng = generator("examples interval", *map(str, key))
     means = gained[rng.integers(len(gained), size=(2000, len(gained)))].mean(axis=1)
     low, high = np.quantile(means, (0.025, 0.975))
@@ -108,9 +109,10 @@ def lines_of(store: Store, model: str) -> list[Line]:
         else:
             pairs["noise"] = tuple(np.mean([h[s] for s in NOISY], axis=0) for h in (ours, base))
         lines.append({
-            "model": model, "set": dataset, "clips": len(ours["clean"]), "examples": count,
-            "accuracy": {snr: round(100 * float(h.mean()), 2) for snr, h in ours.items()},
-            "noise": round(100 * float(pairs["noise"][0].mean()), 2),
+            "model": model, "set": dataset, "clips": int((~np.isnan(ours["clean"])).sum()),
+            "examples": count,
+            "accuracy": {snr: round(100 * float(np.nanmean(h)), 2) for snr, h in ours.items()},
+            "noise": round(100 * float(np.nanmean(pairs["noise"][0])), 2),
             "gain": {c: gain(*pair, model, dataset, count, c) for c, pair in pairs.items()},
         })  # fmt: skip
     return lines
