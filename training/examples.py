@@ -14,6 +14,7 @@ common source recordings. The worst set decides; `--write` puts the choice into 
 import argparse
 import json
 import re
+import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
@@ -51,7 +52,7 @@ SETTINGS = {"ridge": (1.0, 3.0, 5.0, 10.0), "shrinkage": (0.3, 1.0, 3.0)}
 DRAWS = 3
 TOLERANCE = 0.5
 """Points within which settings count as equally good; the ones that ship are then kept."""
-_MARKED = re.compile(r"(<!-- examples -->\n).*?(\n<!-- /examples -->)", re.DOTALL)
+_MARKED = re.compile(r"(<!-- examples -->\n).*?(<!-- /examples -->)", re.DOTALL)
 Line = dict[str, Any]
 Hits = NDArray[np.float64]
 
@@ -135,7 +136,7 @@ def table(lines: list[Line]) -> str:
 
 def rendered(text: str, lines: list[Line]) -> str:
     """Return the page with the table of these lines."""
-    return _MARKED.sub(lambda match: f"{match[1]}\n{table(lines)}\n{match[2]}", text)
+    return _MARKED.sub(lambda match: f"{match[1]}\n{table(lines)}\n\n{match[2]}", text)
 
 
 def draw_figure(lines: list[Line], path: Path) -> None:
@@ -252,7 +253,9 @@ def choose(store: Store, model: str) -> dict[str, float]:
             apart = ~np.isin(own_sources, pool_sources[clips])
             for pair, candidate in candidates.items():
                 classifier.set_params(calibration=candidate)
-                head = classifier.fit(pool_rows[clips], pool_labels[clips]).head_
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # about single examples
+                    head = classifier.fit(pool_rows[clips], pool_labels[clips]).head_
                 for name, hits in right_in(tests, head, truth).items():
                     gained = 100 * float((hits - words_alone[name])[apart].mean())
                     key = (f"{dataset} {name}", count)
