@@ -7,8 +7,9 @@ with paired bootstraps over clips; the draws of a clip stay together. "Noise" is
 0 dB, and of all SNRs for the office sounds, which are in their own noise.
 
 `--choose` compares settings of the blend on the sets to choose on instead (the grids `choose` and
-`examples`), in noises of no calibration. Examples and test clips are drawn from one set, without
-common source recordings. The worst set decides; `--write` puts the choice into the calibration.
+`examples`), in noises of no calibration, by balanced accuracy. Examples and tests share no source
+recording. The worst set and number of examples decides; `--write` puts the choice into the
+calibration.
 """
 
 import argparse
@@ -17,7 +18,7 @@ import re
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -47,9 +48,12 @@ NAMES = {
 }
 NOISY = ("10", "0")
 """The SNRs whose mean is called "noise"."""
+PARTS = {"clean": ("clean",), "noise": NOISY}
 COUNTS = (0, 1, 3, 5, 10)
 SETTINGS = {"ridge": (1.0, 3.0, 5.0, 10.0), "shrinkage": (0.3, 1.0, 3.0)}
 DRAWS = 3
+MIN_SOURCES = 4
+"""Labels with fewer source recordings are left out where settings are compared."""
 TOLERANCE = 0.5
 """Points within which settings count as equally good; the ones that ship are then kept."""
 _MARKED = re.compile(r"(<!-- examples -->\n).*?(<!-- /examples -->)", re.DOTALL)
@@ -167,12 +171,6 @@ def draw_figure(lines: list[Line], path: Path) -> None:
     figure.savefig(path, metadata={"Date": None})
 
 
-def source_of(dataset: str, clip: str) -> str:
-    """Return the source recording that a clip was cut from, by its name."""
-    parts = Path(clip).stem.split("-")
-    return parts[0] if dataset.startswith("urban") else parts[1]
-
-
 def embedded(
     store: Store, backbone: Backbone, truths: dict[str, Truth]
 ) -> Iterator[tuple[Condition, Truth, Matrix]]:
@@ -204,12 +202,21 @@ def embedded(
         yield condition, truth, rows.rows
 
 
-def right_in(tests: dict[str, list[Matrix]], head: Head, truth: Truth) -> dict[str, Hits]:
-    """Return which clips get their label: their share of the matrices of each name."""
-    return {
-        name: np.mean([head.scores(m).argmax(axis=1) == truth.single for m in some], axis=0)
-        for name, some in tests.items()
-    }
+@dataclass(frozen=True, eq=False)
+class Clips:
+    """The label and the source recording of each clip of a set."""
+
+    labels: NDArray[np.str_]
+    sources: NDArray[np.str_]
+
+    @staticmethod
+    def of(dataset: str, truth: Truth) -> "Clips":
+        """Return those of a set; a source is named in the name of a clip."""
+        place = 0 if dataset.startswith("urban") else 1
+        return Clips(
+            np.array([words(truth.labels[number]) for number in truth.single]),
+            np.array([Path(clip).stem.split("-")[place] for clip in truth.ids]),
+        )
 
 
 def choose(store: Store, model: str) -> dict[str, float]:
@@ -231,36 +238,54 @@ def choose(store: Store, model: str) -> dict[str, float]:
         rows[condition.dataset, snr], known[condition.dataset] = matrix, truth
     gains: dict[tuple[float, ...], dict[tuple[str, int], float]] = defaultdict(dict)
     for dataset in CHOOSE:
-        truth, source = known[dataset], "esc50_train" if "esc50" in dataset else dataset
-        pool, pool_rows = known[source], rows[source, "clean"]
-        pool_labels = np.array([words(pool.labels[number]) for number in pool.single])
-        pool_sources = np.array([source_of(source, clip) for clip in pool.ids])
-        own_sources = np.array([source_of(dataset, clip) for clip in truth.ids])
-        labels = [words(label) for label in truth.labels]
-        tests = {
-            "clean": [rows[dataset, "clean"]],
-            "noise": [rows[dataset, snr] for snr in NOISY],
-        }
+        source = "esc50_train" if "esc50" in dataset else dataset
+        own, pool = (Clips.of(name, known[name]) for name in (dataset, source))
+        labels = [
+            label
+            for label in dict.fromkeys(own.labels.tolist())
+            if len(set(pool.sources[pool.labels == label])) >= MIN_SOURCES
+        ]
         classifier = Classifier(labels, backbone=backbone, calibration=calibration, progress=False)
-        words_alone = right_in(tests, classifier.fit().head_, truth)
+
+        def right(
+            head: Head, tested: NDArray[np.bool_], dataset: str = dataset, own: Clips = own
+        ) -> dict[str, float]:
+            """Return the balanced accuracy of a head, clean and in noise."""
+            found, truth = {}, own.labels[tested]
+            for snr in ("clean", *NOISY):
+                best = head.scores(rows[dataset, snr][tested]).argmax(axis=1)
+                hits = np.array(head.labels)[best] == truth
+                found[snr] = float(np.mean([hits[truth == label].mean() for label in set(truth)]))
+            return {name: 100 * float(np.mean([found[s] for s in snrs]))
+                    for name, snrs in PARTS.items()}  # fmt: skip
+
+        words_head = classifier.fit().head_
         for count, draw in product(COUNTS[1:], range(DRAWS)):
-            clips = []
+            clips = list[int]()
+            taken = set[str]()
             for label in labels:
                 rng = generator("choose examples", dataset, label, draw)
-                listed = np.flatnonzero(pool_labels == label)
-                most = count if source != dataset else min(count, len(listed) // 2)
-                clips += rng.permutation(listed)[:most].tolist()
-            apart = ~np.isin(own_sources, pool_sources[clips])
+                listed = np.flatnonzero(pool.labels == label)
+                if source == dataset:  # half of the source recordings are left to be tested
+                    names = rng.permutation(np.unique(pool.sources[listed]))
+                    listed = listed[np.isin(pool.sources[listed], names[: len(names) // 2])]
+                    taken.update(names[: len(names) // 2])
+                clips += rng.permutation(listed)[:count].tolist()
+            taken.update(pool.sources[clips])
+            tested = np.isin(own.labels, labels) & ~np.isin(own.sources, list(taken))
+            base = right(words_head, tested)
             for pair, candidate in candidates.items():
                 classifier.set_params(calibration=candidate)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # about single examples
-                    head = classifier.fit(pool_rows[clips], pool_labels[clips]).head_
-                for name, hits in right_in(tests, head, truth).items():
-                    gained = 100 * float((hits - words_alone[name])[apart].mean())
+                    head = classifier.fit(rows[source, "clean"][clips], pool.labels[clips]).head_
+                for name, value in right(head, tested).items():
                     key = (f"{dataset} {name}", count)
-                    gains[pair][key] = gains[pair].get(key, 0.0) + gained / DRAWS
+                    gained = gains[pair].get(key, 0.0) + (value - base[name]) / DRAWS
+                    gains[pair][key] = gained
     shipped = (blend.RIDGE, blend.SHRINKAGE)
+    for key in gains[shipped]:
+        print(model, *key, f"{shipped}: {gains[shipped][key]:+.1f}", flush=True)
     for count in COUNTS[1:]:
         worst = {s: min(v for (_, n), v in by.items() if n == count) for s, by in gains.items()}
         best = max(worst, key=lambda s: worst[s])
