@@ -44,6 +44,9 @@ COMMANDS = {
 }
 """The file of each command, and what it does in one line."""
 _REMOVED = {
+    "--labels-file": "`--labels sounds.txt` reads one label per line",
+    "--raw": "`--set standardised=no` gives the rule's own scores everywhere",
+    "--sd": "`--set standardised=yes` gives standard deviations",
     "--timeline": "`driftscore detect` finds events in long recordings without it",
     "--windows": "`driftscore detect --windows` shows the best label of each window",
 }

@@ -35,7 +35,7 @@ EventRow = dict[str, OutputValue]
 EVENT_COLUMNS = tuple(span_row("", "", 0.0, 0.0, 0.0))
 EVENT_TITLE = "Events: scores and thresholds are above the recent background of the label"
 watch_options = take.together(
-    take.label_options,
+    take.labels_option,
     click.option(
         "--watch", type=take.FILE,
         help="A watch list (TOML): labels with wordings, negative words and thresholds.",
@@ -59,7 +59,7 @@ def make_watch_list(*, watch: Path | None, negatives: tuple[str, ...], **options
     files = example_files(options["examples"])
     if watch is None:
         return WatchList.of(take.label_names(**options), negatives, files)
-    if options["labels"] or options["labels_file"] or negatives:
+    if options["labels"] or negatives:
         raise UsageError("A watch list has labels and negative words: give --watch only")
     return WatchList.load(watch).with_examples(files)
 

@@ -12,7 +12,7 @@ from driftscore.formats import OutputRow, find_format, write_rows
 
 @app.command()
 @click.argument("word")
-@take.label_options
+@take.labels_option
 @take.output_options
 @take.calibration_option
 @take.backbone_options
@@ -33,8 +33,7 @@ def explain(
     $ driftscore explain moped --labels "scooter, lawn mower, cow"
     """
     find_format(format)
-    listed = bool(labels or options["labels_file"])
-    names = take.label_names(labels=labels, **options) if listed else ()
+    names = take.label_names(labels=labels, **options) if labels else ()
     with output(out) as stream:
         explanation = take.make_classifier(names=names, **options).explain(word)
         meaning = explanation.meaning

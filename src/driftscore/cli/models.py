@@ -144,14 +144,11 @@ def add_to_archive(
 
 @app.command()
 @click.argument("heads", nargs=-1, metavar="[HEADS]...")
-@take.label_options
+@take.labels_option
 @take.examples_option
 @click.option("--out", "-o", required=True, help="Written as safetensors, .npz or .json.")
 @take.rule_options
 @take.backbone_options
-@click.option("--sd", is_flag=True,
-              help="Scores in standard deviations above what each label scores on other sounds, "
-              "for thresholds; needs a calibration.")  # fmt: skip
 @click.option("--text-embeddings", type=take.FILE,
               help="The texts of `prompts`, encoded elsewhere: an npz with texts and "
               "text_embeddings, or an npy with one row per text in that order.")  # fmt: skip
@@ -165,7 +162,7 @@ def head(heads: tuple[str, ...], out: str, text_embeddings: Path | None, **optio
     """
     check_output(out)
     if heads:
-        if options["labels"] or options["labels_file"] or options["examples"]:
+        if options["labels"] or options["examples"]:
             raise UsageError("Give heads to join, or labels to compile a head of, not both")
         both = join_heads([Head.load(path) for path in heads])
         both.save(out)
@@ -188,7 +185,7 @@ def head(heads: tuple[str, ...], out: str, text_embeddings: Path | None, **optio
 @click.option("--column", default="",
               help="The column of Parquet, or the array of an npz, that holds the embeddings, if "
               "there are several.")  # fmt: skip
-@take.label_options
+@take.labels_option
 @take.output_options
 @take.multi_option
 @take.threshold_option
@@ -237,7 +234,7 @@ def score(
 
 
 @app.command()
-@take.label_options
+@take.labels_option
 @take.out_option
 @take.rule_options
 @take.backbone_options
@@ -247,7 +244,7 @@ def prompts(out: str | None, **options: Any) -> None:
     One per line, to encode with any model.
 
     $ driftscore prompts --labels "siren, dog bark"
-    $ driftscore prompts --labels-file sounds.txt --rule das --out texts.txt
+    $ driftscore prompts --labels sounds.txt --rule das --out texts.txt
     """
     with output(out) as stream:
         texts = take.make_classifier(**options).texts()
