@@ -54,7 +54,7 @@ SETTINGS = {"ridge": (1.0, 3.0, 5.0, 10.0), "shrinkage": (0.3, 1.0, 3.0)}
 DRAWS = 3
 MIN_SOURCES = 4
 """Labels with fewer source recordings are left out where settings are compared."""
-TOLERANCE = 0.5
+TOLERANCE = 1.0
 """Points within which settings count as equally good; the ones that ship are then kept."""
 _MARKED = re.compile(r"(<!-- examples -->\n).*?(<!-- /examples -->)", re.DOTALL)
 Line = dict[str, Any]
@@ -166,7 +166,8 @@ def draw_figure(lines: list[Line], path: Path) -> None:
         axis.grid(alpha=0.3)
     axes[-1][len(NAMES) // 2].set_xlabel("examples per label")
     axes[0][0].set_ylabel("accuracy, %")
-    axes[0][0].legend(loc="lower right", fontsize=7)
+    handles, names = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="lower right", ncols=4, fontsize=8)
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
 
