@@ -25,6 +25,8 @@ def commands(models: list[str]) -> list[list[str]]:
         [*lab, grid("das")],
         ["-m", "training.choose", *models, "--store", store, "--left-out"],
         ["-m", "training.promise", *models, "--store", store],
+        [*lab, grid("examples"), *(part for model in models for part in ("--backbone", model))],
+        ["-m", "training.examples", *models, "--store", store],
     ]
 
 

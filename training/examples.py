@@ -50,7 +50,7 @@ NOISY = ("10", "0")
 """The SNRs whose mean is called "noise"."""
 PARTS = {"clean": ("clean",), "noise": NOISY}
 COUNTS = (0, 1, 3, 5, 10)
-SETTINGS = {"ridge": (1.0, 3.0, 5.0, 10.0), "shrinkage": (0.3, 1.0, 3.0)}
+SETTINGS = {"ridge": (3.0, 5.0, 10.0), "shrinkage": (1.0, 3.0)}
 DRAWS = 3
 MIN_SOURCES = 4
 """Labels with fewer source recordings are left out where settings are compared."""
@@ -71,8 +71,9 @@ def collect(store: Store, model: str) -> dict[tuple[str, int], dict[str, Hits]]:
         condition, scoring, outcomes = row.cell.condition, row.cell.scoring, row.outcomes
         dataset = condition.dataset.removesuffix("_test")
         is_ours = scoring.rule == "anchor" and NOISY_PART.get(dataset, dataset) in NAMES
-        if condition.model != backbone.fingerprint or scoring.calibration != digest:
-            continue  # an earlier edition of the model, or an earlier calibration
+        made_with = f"{digest}; {blend.SETTINGS}" if scoring.examples else digest
+        if condition.model != backbone.fingerprint or scoring.calibration != made_with:
+            continue  # an earlier edition of the model, an earlier calibration or blend
         if not is_ours or outcomes is None:
             continue
         truth = truths[condition.set_name]

@@ -12,10 +12,10 @@ This is ridge regression that starts from the words: Q is near q, and its cosine
 are near t. M lets Q move in the directions in which other sounds differ little, as a linear
 discriminant does; without words Q is one. Q takes the place of q in a bank, so that every rule that
 reads the prototypes compiles it to the same affine head as before; `anchor` moves the words first.
-r and e are chosen per model on the choosing parts of three label sets, by the worst of them and of
-1, 3, 5 and 10 examples (`python -m training.examples --choose`): the calibration has them under
-"examples", else they are `RIDGE` and `SHRINKAGE`. Events, where a label has no rivals, take a
-smaller e.
+r and e are chosen on the choosing parts of three label sets, by the worst of them and of 1, 3, 5
+and 10 examples (`python -m training.examples --choose`): `RIDGE` and `SHRINKAGE`, unless the
+calibration of a model has others under "examples". Events, where a label has no rivals, have
+settings of their own.
 
 mu and S are those of the model's calibration. Without one M is the identity, and mu is the mean of
 all examples, if they are of at least two labels, else zero.
@@ -38,11 +38,13 @@ Directions = NDArray[np.float64]
 
 NOT = "not"
 """The name under which negative examples of all labels are given."""
-RIDGE, PLAIN_RIDGE = 3.0, 1.0
-"""How much the words of a label weigh against an example, with a calibration and without."""
-SHRINKAGE, LONE_SHRINKAGE = 1.0, 0.2
-"""How far the covariance of other sounds is shrunk towards a sphere: for labels that are compared
-with each other, and for labels that are judged one by one, as events are."""
+RIDGE, LONE_RIDGE, PLAIN_RIDGE = 10.0, 3.0, 1.0
+"""How much the words of a label weigh against an example: for labels that are compared with each
+other, for labels that are judged one by one, as events are, and without a calibration."""
+SHRINKAGE, LONE_SHRINKAGE = 3.0, 0.2
+"""How far the covariance of other sounds is shrunk towards a sphere, for the first two."""
+SETTINGS = f"ridge {RIDGE:g} {PLAIN_RIDGE:g}, shrinkage {SHRINKAGE:g}"
+"""The settings for labels that are compared with each other; part of the keys of the lab."""
 UNLIKE = 0.5
 """An example is unlike the others if it resembles them less than this part of what they do."""
 MIN_COMPARED = 3
@@ -138,7 +140,9 @@ def with_examples(
         chosen = calibration.settings.get("examples", {})
         ridge = float(str(chosen.get("ridge", RIDGE)))
         shrinkage = float(str(chosen.get("shrinkage", SHRINKAGE)))
-        metric = discriminant_metric(calibration, LONE_SHRINKAGE if one_by_one else shrinkage)
+        if one_by_one:
+            ridge, shrinkage = LONE_RIDGE, LONE_SHRINKAGE
+        metric = discriminant_metric(calibration, shrinkage)
     more = len(labels) - len(bank.labels)
     rows = {
         name: np.pad(getattr(bank, name), ((0, more), (0, 0)))

@@ -34,6 +34,7 @@ from driftscore.errors import FormatError, unknown
 from driftscore.lab.conditions import CLEAN, Condition, Scoring, clean_condition, join_keys
 from driftscore.lab.corpora.folders import is_reference
 from driftscore.lab.runs.scorings import Facts, Value, scorings_of, uses_calibration
+from driftscore.scoring.examples import SETTINGS as EXAMPLE_SETTINGS
 from driftscore.storage.checked import FilledText, Text, decode, parse
 from driftscore.storage.files import is_file, read_text
 
@@ -227,12 +228,13 @@ def _block_groups(block: Block, facts: Facts) -> Iterator[tuple[Condition, list[
             for scoring in some:
                 if digest == "" and uses_calibration(scoring):
                     continue
+                if uses_calibration(scoring):
+                    scoring = replace(scoring, calibration=digest or "")
                 if scoring.examples:
                     scoring = replace(
-                        scoring, examples_from=examples_from, examples_data=examples_data
-                    )
-                if scoring.examples or uses_calibration(scoring):
-                    scoring = replace(scoring, calibration=digest or "")
+                        scoring, examples_from=examples_from, examples_data=examples_data,
+                        calibration=f"{digest or 'none'}; {EXAMPLE_SETTINGS}",
+                    )  # fmt: skip
                 applying[noise].append(scoring)
         if CLEAN in block.axes["snrs"] and applying[None]:
             yield clean_condition(dataset, data, block.limit, backbone, model), applying[None]

@@ -58,7 +58,10 @@ MAX_TEXTS = 100_000  # some 200 MB
 
 Indices = NDArray[np.intp]
 
+MAX_HEADS = 200
+
 _texts: dict[tuple[str, str], Vector] = {}  # by model and text
+_learnt: dict[tuple[str, str, str], Head] = {}  # by model, dataset and scoring
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +215,12 @@ def drift_cosines(
 def _heads(data: ConditionData, scoring: Scoring) -> Iterator[tuple[Indices, Head]]:
     """Yield clips, and the head that applies to them."""
     if scoring.examples:
-        yield data.usable, _learnt_head(data, scoring)
+        key = (data.condition.model, data.condition.set_name, scoring.key)
+        if key not in _learnt:  # the same head at every SNR
+            if len(_learnt) > MAX_HEADS:
+                _learnt.clear()
+            _learnt[key] = _learnt_head(data, scoring)
+        yield data.usable, _learnt[key]
         return
     needs, supplied = needs_of(scoring), supplied_setting(scoring)
     settings = settings_of(scoring)
