@@ -151,7 +151,9 @@ def main() -> NoReturn:
                 error.show()
                 status = error.exit_code
             except click.ClickException as error:
-                say(f"error: {error.format_message()}")
+                ctx = error.ctx if isinstance(error, click.MissingParameter) else None
+                example = f" See: {ctx.command_path} --help" if ctx is not None else ""
+                say(f"error: {error.format_message()}{example}")
                 status = error.exit_code
             except Exception as error:
                 if (
