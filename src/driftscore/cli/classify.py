@@ -30,7 +30,7 @@ _LONG_S = 60.0
 
 @app.command()
 @take.files_argument
-@take.labels_option
+@take.label_options
 @take.examples_option
 @take.output_options
 @take.multi_option

@@ -35,7 +35,7 @@ EventRow = dict[str, OutputValue]
 EVENT_COLUMNS = tuple(span_row("", "", 0.0, 0.0, 0.0))
 EVENT_TITLE = "Events: scores and thresholds are above the recent background of the label"
 watch_options = take.together(
-    take.labels_option,
+    take.label_options,
     click.option(
         "--watch", type=take.FILE,
         help="A watch list (TOML): labels with wordings, negative words and thresholds.",

@@ -12,7 +12,7 @@ from driftscore.formats import OutputRow, find_format, write_rows
 
 @app.command()
 @click.argument("word")
-@take.labels_option
+@take.label_options
 @take.output_options
 @take.calibration_option
 @take.backbone_options

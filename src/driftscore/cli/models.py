@@ -144,7 +144,7 @@ def add_to_archive(
 
 @app.command()
 @click.argument("heads", nargs=-1, metavar="[HEADS]...")
-@take.labels_option
+@take.label_options
 @take.examples_option
 @click.option("--out", "-o", required=True, help="Written as safetensors, .npz or .json.")
 @take.rule_options
@@ -185,7 +185,7 @@ def head(heads: tuple[str, ...], out: str, text_embeddings: Path | None, **optio
 @click.option("--column", default="",
               help="The column of Parquet, or the array of an npz, that holds the embeddings, if "
               "there are several.")  # fmt: skip
-@take.labels_option
+@take.label_options
 @take.output_options
 @take.multi_option
 @take.threshold_option
@@ -234,7 +234,7 @@ def score(
 
 
 @app.command()
-@take.labels_option
+@take.label_options
 @take.out_option
 @take.rule_options
 @take.backbone_options

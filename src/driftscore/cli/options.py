@@ -169,7 +169,7 @@ partial_option = click.option(
     is_flag=True,
     help="Use what can be read of a truncated recording, and say how much.",
 )
-labels_option = click.option(
+label_options = click.option(
     "--labels", "-l", multiple=True,
     help='The labels: "dog bark, siren, rain", or a .txt file with one per line; repeatable.',
 )  # fmt: skip
