@@ -155,7 +155,7 @@ def test_the_events_are_those_of_the_library(client: TestClient, mini: Backbone)
 @pytest.mark.parametrize(
     ("path", "body", "status", "message"),
     [
-        ("rank", {"labels": []}, 422, "at least 1 item"),
+        ("rank", {"labels": []}, 400, "No labels given"),
         ("rank", {"labels": LABELS, "snr_db": 99}, 400, "between -20 and 20 dB"),
         ("rank", {"labels": LABELS, "snr_db": 0, "noise": "trafic"}, 400, "did you mean 'traffic'"),
         ("rank", {"labels": ["Siren", "siren"]}, 400, "same words"),

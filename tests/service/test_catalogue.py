@@ -58,8 +58,8 @@ def test_the_id_of_a_head_is_valid_in_another_service(fake: Backbone) -> None:
 @pytest.mark.parametrize(
     ("status", "words", "body"),
     [
-        (422, "labels", {}),
-        (422, "labels", {"labels": []}),
+        (400, "No labels given", {}),
+        (400, "No labels given", {"labels": []}),
         (422, "more: Extra", {"labels": ["a"], "more": 1}),
         (400, "one or more words", {"labels": ["a", " "]}),
         (400, "did you mean", {"labels": ["a", "b"], "rule": "dass"}),

@@ -18,6 +18,7 @@ from driftscore.service.heads import (
 from driftscore.service.problems import documented, parse
 from driftscore.service.scoring import Finite
 from driftscore.service.state import State
+from driftscore.service.uploads import of_base64
 from driftscore.system import plugins
 from driftscore.text.presets import AUTO, DEFAULT_PRESET
 
@@ -27,7 +28,10 @@ class HeadRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    labels: list[str] = Field(min_length=1, description="The sounds to look for, in words.")
+    labels: list[str] = Field(default=[], description="The sounds to look for, in words.")
+    examples: dict[str, list[str]] = Field(
+        default={}, description="Recordings of labels in base64; those of `not` are of no label."
+    )
     rule: str = Field(default=AUTO, description="How labels are scored: see /v1/rules.")
     settings: dict[str, Finite | str] = Field(default={}, description="Settings of the rule.")
     preset: str = Field(default=DEFAULT_PRESET, description="A paper's settings, by name.")
@@ -80,6 +84,11 @@ async def add_head(state: State, request: Request) -> HeadSummary:
     def add() -> HeadSummary:
         fields = dict(parse(HeadRequest, parse_json(body)))
         fields["labels"] = tuple(fields["labels"])
+        fields["examples"] = state.heads.learn(
+            (label, f"example {number} of {label[:40]!r}", of_base64(text))
+            for label, texts in fields["examples"].items()
+            for number, text in enumerate(texts, 1)
+        )
         fields["settings"] = tuple(sorted(fields["settings"].items()))
         return state.heads.get(HeadSpec(**fields)).summary
 

@@ -34,10 +34,17 @@ from driftscore.errors import DriftscoreError, UsageError
 from driftscore.events.tracking import Detection
 from driftscore.formats import write_rows
 from driftscore.service.heads import CompiledHead, HeadSpec
-from driftscore.service.page_clips import loudest_start_s, part
-from driftscore.service.page_mixing import SNRS_DB, in_noise, shipped_noise, sweep
+from driftscore.service.page_mixing import (
+    SNRS_DB,
+    in_noise,
+    loudest_start_s,
+    part,
+    shipped_noise,
+    sweep,
+)
 from driftscore.service.problems import STATUSES
 from driftscore.service.state import ServiceState, State
+from driftscore.text.presets import AUTO
 from driftscore.text.prompts import compose
 
 Json = dict[str, object]
@@ -46,12 +53,15 @@ OWN_NOISE = "clip:"
 _SHOWN_PROMPTS = 4
 _PEAK = 0.9  # of a sound that is played: mixtures at low SNRs would clip
 
-RULES = (("cosine", "Cosine", "plain similarity of sound and words"),
-         ("das", "DAS", "adds how noise moves the words"),
-         ("default", "Default", "what classify uses for this model"))  # fmt: skip
+RULES = [
+    {"name": "cosine", "title": "Cosine", "summary": "plain similarity of sound and words"},
+    {"name": "das", "title": "DAS", "summary": "adds how noise moves the words"},
+    {"name": "default", "title": "Default", "summary": "what classify uses for this model"},
+]
 OPENED = "opened"
 """The id of the recording that `driftscore serve FILE` opened."""
 MAX_PLAYED_S = 60.0
+MAX_PLACES = 100
 MAX_EVENTS = 200
 MAX_EVENTS_OF_A_DAY = 20_000
 LEVEL_STEP_S = 300
@@ -102,18 +112,35 @@ class PageMix(BaseModel):
     snr_db: float | None = Field(None, allow_inf_nan=False)
 
 
+class Labels(BaseModel):
+    """The words of a visitor, and examples by label: ids of `/page/examples`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    labels: list[str] = []
+    examples: dict[str, list[Annotated[str, Field(max_length=64)]]] = {}
+
+    def spec(self, *, rule: str = AUTO, raw: bool = False) -> HeadSpec:
+        """Return what the head of these labels is made of."""
+        examples = tuple((label, tuple(keys)) for label, keys in self.examples.items() if keys)
+        return HeadSpec(labels=tuple(self.labels), examples=examples, rule=rule, raw=raw)
+
+
+class ArchiveSearch(Labels):
+    """What to find in the archive, and how many places of each label."""
+
+    top: int = Field(20, ge=1, le=MAX_PLACES)
+
+
 class PlayedMix(PageMix):
     """What is played: a part of a recording, by default one window of the model."""
 
     seconds: float | None = Field(None, gt=0, le=MAX_PLAYED_S, allow_inf_nan=False)
 
 
-class LabelledMix(PageMix):
+class LabelledMix(Labels, PageMix):
     """Labels, and a part of a recording in noise."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    labels: list[str] = Field(min_length=1)
     right: str = ""
     """For a sweep: the label that counts as right; empty for the one that wins without noise."""
 
@@ -174,14 +201,7 @@ async def about(state: State) -> Json:
         "model": backbone.name,
         "window_s": float(backbone.seconds),
         "noises": list(SYNTHETIC),
-        "rules": [
-            {
-                "name": name,
-                "title": title,
-                "summary": summary,
-            }
-            for name, title, summary in RULES
-        ],
+        "rules": RULES,
         "limits": {
             "bytes": limits.body_bytes,
             "seconds": limits.seconds,
@@ -191,6 +211,7 @@ async def about(state: State) -> Json:
         },
         "examples": EXAMPLES,
         "opened": "" if state.opened is None else state.opened.path.name,
+        "archive": "" if state.archive is None else state.archive.folder.name,
     }
 
 
@@ -205,12 +226,26 @@ async def add(state: State, request: Request) -> Json:
         window_s = state.embedder.backbone.seconds
         start_s = loudest_start_s(audio, window_s)
         return {
-            "id": state.clips.add(audio),
+            "id": state.clips.add(audio, audio.samples.nbytes),
             "seconds": audio.seconds,
             "start_s": start_s,
             "spectrogram": picture(part(audio, start_s, window_s)),
             "overview": picture(audio) if audio.seconds > window_s else None,
         }
+
+    return await state.run(answer)
+
+
+@routes.post("/page/examples")
+async def add_example(
+    state: State, request: Request, name: Annotated[str, Query(max_length=200)] = "an example"
+) -> Json:
+    """Embed a recording as an example of any label, and return its id."""
+    content = await request.body()
+
+    def answer() -> Json:
+        [(_, [key])] = state.heads.learn([("", name, content)])
+        return {"id": key}
 
     return await state.run(answer)
 
@@ -227,8 +262,8 @@ async def rank(state: State, clip_id: str, mix: LabelledMix) -> Json:
 
     def answer() -> Json:
         with at_field("labels"):
-            heads = page_heads(state, mix.labels)
-            detector = state.heads.detector(HeadSpec(labels=tuple(mix.labels)), Detection())
+            heads = page_heads(state, mix)
+            detector = state.heads.detector(mix.spec(), Detection())
         begun = time.perf_counter()  # new words are encoded only once
         audio = mixed(state, part_of(state, clip_id, mix.start_s), mix)
         row = embed(state, [audio])
@@ -238,7 +273,8 @@ async def rank(state: State, clip_id: str, mix: LabelledMix) -> Json:
             "labels": list(heads["default"].head.labels),
             "rules": scores,
             "fits": detector.label_or_none("", row[0]).fits if can_reject else None,
-            "unclear": heads["default"].summary.unclear,
+            "unclear": dict(heads["default"].unclear),
+            "unlike": heads["default"].summary.unlike,
             "spectrogram": picture(audio),
             "milliseconds": round(1000 * (time.perf_counter() - begun), 1),
         }
@@ -252,7 +288,7 @@ async def swept(state: State, clip_id: str, mix: LabelledMix) -> Json:
 
     def answer() -> Json:
         with at_field("labels"):
-            heads = page_heads(state, mix.labels)
+            heads = page_heads(state, mix)
         default = heads["default"]
         if mix.right and mix.right not in default.head.labels:
             raise UsageError(
@@ -263,8 +299,11 @@ async def swept(state: State, clip_id: str, mix: LabelledMix) -> Json:
             noise = noise_samples(state, mix.noise, len(audio.samples))
         compiled = {name: one.head for name, one in heads.items()}
         result = sweep(audio, noise, compiled, lambda parts: embed(state, parts), right=mix.right)
-        [texts] = compose([result.right]).labels
-        step = max(1, len(texts.noisy) // _SHOWN_PROMPTS)
+        prompt, noisy = "", tuple[str, ...]()
+        if result.right in mix.labels:  # else it is known by its examples alone
+            [texts] = compose([result.right]).labels
+            prompt, noisy = texts.prompt, texts.noisy
+        step = max(1, len(noisy) // _SHOWN_PROMPTS)
         return {
             "labels": list(default.head.labels),
             "snrs_db": [None, *SNRS_DB],
@@ -274,9 +313,9 @@ async def swept(state: State, clip_id: str, mix: LabelledMix) -> Json:
             "why": {
                 "rule": default.summary.rule,
                 "reason": default.summary.why,
-                "prompt": texts.prompt,
-                "noisy_count": len(texts.noisy),
-                "noisy": texts.noisy[step // 2 :: step][:_SHOWN_PROMPTS],
+                "prompt": prompt,
+                "noisy_count": len(noisy),
+                "noisy": noisy[step // 2 :: step][:_SHOWN_PROMPTS],
             },
         }
 
@@ -292,7 +331,7 @@ async def events(state: State, clip_id: str, mix: LabelledMix) -> Json:
             audio = state.clips.get(clip_id)
         audio = mixed(state, audio, mix)
         with at_field("labels"):
-            detector = state.heads.detector(HeadSpec(labels=tuple(mix.labels)), Detection())
+            detector = state.heads.detector(mix.spec(), Detection())
         rows = [
             {"label": e.label, "start_s": e.start_s, "end_s": e.end_s, "score": e.score}
             for e in detector.events(audio)
@@ -306,15 +345,42 @@ async def events(state: State, clip_id: str, mix: LabelledMix) -> Json:
 async def sound(state: State, clip_id: str, mix: Annotated[PlayedMix, Query()]) -> Response:
     """Return a part in noise as a wav file, to be played."""
 
-    def answer() -> bytes:
-        audio = mixed(state, part_of(state, clip_id, mix.start_s, mix.seconds), mix)
-        peak = float(np.abs(audio.samples).max())
-        samples = audio.samples * (_PEAK / peak) if peak > _PEAK else audio.samples
-        file = io.BytesIO()
-        soundfile.write(file, samples, audio.rate, format="WAV", subtype="PCM_16")
-        return file.getvalue()
+    def answer() -> Response:
+        return wav(mixed(state, part_of(state, clip_id, mix.start_s, mix.seconds), mix))
 
-    return Response(await state.run(answer), media_type="audio/wav")
+    return await state.run(answer)
+
+
+@routes.post("/page/archive")
+async def find(state: State, body: ArchiveSearch) -> Json:
+    """Return the best places of the archive for each label."""
+    if (archive := state.archive) is None:
+        raise HTTPException(404, "The service was started without an archive")
+
+    def answer() -> Json:
+        with at_field("labels"):
+            head = state.heads.get(body.spec())
+            detector = state.heads.detector(body.spec(), Detection())
+        said = {"unclear": dict(head.unclear), "unlike": head.summary.unlike}
+        return {**archive.search(detector, body.top), **said}
+
+    return await state.run(answer)
+
+
+@routes.get("/page/archive/{key}/sound")
+async def place(state: State, key: str, part: Annotated[PlayedMix, Query()]) -> Response:
+    """Return a part of a recording that was found, as a wav file."""
+
+    def answer() -> Response:
+        backbone, audio = state.embedder.backbone, None
+        if state.archive is not None:
+            seconds = part.seconds or backbone.seconds
+            audio = state.archive.part(key, part.start_s, seconds, backbone.rate)
+        if audio is None:
+            raise HTTPException(404, "The recording of this place is not on this server")
+        return wav(audio)
+
+    return await state.run(answer)
 
 
 @routes.post("/page/export")
@@ -378,12 +444,19 @@ async def review(state: State, event_id: int, body: Verdict) -> Json:
     return {"id": event_id, "verdict": body.verdict}
 
 
-def page_heads(state: ServiceState, labels: Sequence[str]) -> dict[str, CompiledHead]:
+def wav(audio: Audio) -> Response:
+    """Return samples as a wav file, to be played."""
+    peak = float(np.abs(audio.samples).max())
+    samples = audio.samples * (_PEAK / peak) if peak > _PEAK else audio.samples
+    file = io.BytesIO()
+    soundfile.write(file, samples, audio.rate, format="WAV", subtype="PCM_16")
+    return Response(file.getvalue(), media_type="audio/wav")
+
+
+def page_heads(state: ServiceState, labels: Labels) -> dict[str, CompiledHead]:
     """Return the heads of the three rules by name; all but the default with their own scores."""
-    specs = {
-        name: HeadSpec(labels=tuple(labels), rule=name, raw=True) for name in ("cosine", "das")
-    }
-    specs["default"] = HeadSpec(labels=tuple(labels))
+    specs = {name: labels.spec(rule=name, raw=True) for name in ("cosine", "das")}
+    specs["default"] = labels.spec()
     return {name: state.heads.get(spec) for name, spec in specs.items()}
 
 

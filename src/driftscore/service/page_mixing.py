@@ -1,4 +1,4 @@
-"""A part of a recording in noise at a chosen SNR, and where each rule stops to recognise it.
+"""A part of a recording, in noise at a chosen SNR, and where each rule stops to recognise it.
 
 The SNR is that of `noise.add_at_snr`: the power of the part over the power of the noise. A sweep
 embeds the part at falling SNRs and scores each by every rule. A rule *recognises* the right label
@@ -22,9 +22,28 @@ MIN_SNR_DB, MAX_SNR_DB = -20.0, 20.0
 SNRS_DB = tuple(float(snr) for snr in range(20, -21, -2))
 """The SNRs of a sweep, falling."""
 _SEED = 13
+_STEP_S = 0.5  # between the starts of parts that are compared
 
 Embed = Callable[[Sequence[Audio]], Matrix]
 """Recordings -> one embedding per row."""
+
+
+def part(audio: Audio, start_s: float, seconds: float) -> Audio:
+    """Return the part of a recording that begins at `start_s`, moved back at its end."""
+    length = round(seconds * audio.rate)
+    latest = max(0, len(audio.samples) - length)
+    start = min(max(0, round(start_s * audio.rate)), latest)
+    return Audio(audio.samples[start : start + length], audio.rate)
+
+
+def loudest_start_s(audio: Audio, seconds: float) -> float:
+    """Return where the part with the most energy begins, in steps of half a second."""
+    step, length = round(_STEP_S * audio.rate), round(seconds * audio.rate)
+    if len(audio.samples) <= length:
+        return 0.0
+    energy = np.concatenate([[0.0], np.cumsum(np.square(audio.samples, dtype=np.float64))])
+    starts = np.arange(0, len(audio.samples) - length + 1, step)
+    return float(starts[(energy[starts + length] - energy[starts]).argmax()] / audio.rate)
 
 
 @lru_cache(maxsize=2 * len(SYNTHETIC))

@@ -69,13 +69,14 @@ class ClassifyChoices(BaseModel):
             options[name] = values if listed else values[0]
         return parse(ClassifyChoices, options)
 
-    def spec(self) -> HeadSpec:
+    def spec(self, examples: tuple[tuple[str, tuple[str, ...]], ...]) -> HeadSpec:
         """Return what the head is made of."""
         if self.head:
-            if self.labels or self.setting or self.prompt or self.raw or self.rule != AUTO:
+            own = (self.labels, examples, self.setting, self.prompt, self.raw, self.rule != AUTO)
+            if any(own):
                 raise UsageError("A head has its labels and its rule in it; give only one of both")
             return HeadSpec.of_id(self.head)
-        if not self.labels:
+        if not self.labels and not examples:
             raise UsageError('No labels given; name the sounds: labels="dog bark, siren"')
         settings = []
         for pair in self.setting:
@@ -86,8 +87,8 @@ class ClassifyChoices(BaseModel):
                 )
             settings.append((name.strip(), value.strip()))
         same = self.model_dump(include={"rule", "preset", "prompt", "raw"})
-        labels = split_labels(",".join(self.labels))
-        return HeadSpec(labels=labels, settings=tuple(settings), **same)
+        labels = split_labels(",".join(self.labels)) if self.labels else ()
+        return HeadSpec(labels=labels, examples=examples, settings=tuple(settings), **same)
 
 
 class ScoredLabel(BaseModel):
@@ -128,6 +129,7 @@ class Classification(BaseModel):
         description="Labels that the model does not understand, what it takes them for and better "
         "wordings; empty if there are none."
     )
+    unlike: list[str] = Field(description="Examples that do not resemble the others, in words.")
 
 
 _SOUND = {"schema": {"type": "string", "format": "binary"}}
@@ -138,7 +140,9 @@ _FORM = {
         "file": {"type": "string", "format": "binary"},
         "labels": {"type": "string", "description": "As in the query."},
     },
-    "description": "The recording, and any of the query's options as fields.",
+    "additionalProperties": {"type": "string"},
+    "description": "The recording, any of the query's options as fields, and examples of labels "
+    "as files that are called `examples:LABEL`; those of `examples:not` are of no label.",
 }
 _BODY = {
     "required": True,
@@ -161,16 +165,16 @@ routes = APIRouter(prefix="/v1", tags=["classification"])
 async def classify(
     state: State, request: Request, response: Response, query: Annotated[ClassifyChoices, Query()]
 ) -> Classification:
-    """Label a recording: wav, flac, ogg, opus, mp3, aiff, au, caf or w64."""
+    """Label a recording in any format that `driftscore classify` reads, by words and examples."""
     state.check_admission()
-    content, fields = await read_upload(request)
+    content, fields, examples = await read_upload(request, max_examples=state.limits.inputs)
     choices = query.with_fields(fields)
-    spec = choices.spec()
     name = state.name_request("/v1/classify", response)
 
     def answer() -> Classification:
         """Decode, embed, score, and record what is decided."""
         one_by_one = choices.threshold is not None
+        spec = choices.spec(state.heads.learn(examples))
         compiled = state.heads.get(spec.model_copy(update={"one_by_one": one_by_one}))
         audio = state.decode(content)
         [embedded] = state.embedder.embed([audio])
@@ -218,6 +222,7 @@ async def classify(
             head=spec.id,
             seconds=audio.seconds,
             unclear=summary.unclear,
+            unlike=summary.unlike,
         )
 
     return await state.run(answer)

@@ -17,7 +17,7 @@ from driftscore.engines.protocol import thread_count
 from driftscore.errors import DriftscoreError
 from driftscore.service import uploads
 from driftscore.service.heads import PROBE, HeadCache
-from driftscore.service.page_clips import ClipStore
+from driftscore.service.memory import MemoryStore
 from driftscore.service.settings import ServiceSettings
 from driftscore.service.work import BusyError, WorkQueue
 from driftscore.text.cache import MemoryTextCache
@@ -36,6 +36,8 @@ class ServiceState:
         """Where decisions are recorded."""
         self.opened = settings.opened
         """The recording that the page shows with its events."""
+        self.archive = settings.archive
+        """What the page searches."""
         embedder = settings.backbone
         if not isinstance(embedder, Embedder):
             embedder = Embedder(embedder, text_cache=False)
@@ -44,7 +46,9 @@ class ServiceState:
         self.embedder = embedder
         self.heads = HeadCache(embedder, settings)
         """Of label sets; used only in a thread of `run`."""
-        self.clips = ClipStore()
+        self.clips = MemoryStore[Audio](
+            "recording", max_count=32, max_bytes=256_000_000, expiry_s=30 * 60.0
+        )
         """Recordings of the page."""
         self.work = WorkQueue(workers=thread_count(embedder.threads), waiting=settings.queue)
         self.subscribers = 0
@@ -72,6 +76,8 @@ class ServiceState:
         def load() -> None:
             try:
                 self.embedder.start()
+                if self.archive is not None:
+                    self.archive.check(self.embedder.backbone)
                 self.heads.get(PROBE)  # the text side as well
                 self.loaded = True
             except DriftscoreError as error:

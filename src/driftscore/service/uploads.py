@@ -32,14 +32,17 @@ def is_sound(content: bytes) -> bool:
     return len(content) > 1 and content[0] == 0xFF and content[1] & 0xE0 == 0xE0  # an mp3 frame
 
 
-def decode(content: bytes, *, rate: int, limits: Limits) -> Audio:
-    """Return the mono samples of a sound file at `rate`, the same as those of the file on disk."""
+def decode(content: bytes, *, rate: int | None, limits: Limits, name: str = NAME) -> Audio:
+    """Return the mono samples of a sound file at `rate`, the same as those of the file on disk.
+
+    Without a rate it is the file's own. Messages call the file `name`.
+    """
     if not content:
-        raise AudioError("The body is empty; send the bytes of a sound file")
+        raise AudioError(f"{name} is empty; send the bytes of a sound file")
     others = shutil.which("ffmpeg") is not None
     unknown = HTTPException(
         415,
-        f"The body is not a sound file in a known format: send {FORMATS}"
+        f"{name} is not a sound file in a known format: send {FORMATS}"
         + (
             ", or another one that ffmpeg reads" if others else "; others need ffmpeg on the server"
         ),
@@ -48,17 +51,17 @@ def decode(content: bytes, *, rate: int, limits: Limits) -> Audio:
         raise unknown
     bounds = DecodingBounds(limits.seconds, limits.decoded_bytes)
     try:
-        with decoded_in_memory(content, NAME, bounds) as (native, blocks):
-            return read_blocks((native, _sounding(blocks)), rate=rate, name=NAME)
+        with decoded_in_memory(content, name, bounds) as (native, blocks):
+            return read_blocks((native, _sounding(blocks, name)), rate=rate, name=name)
     except UnknownFormatError as error:
         raise error if is_sound(content) else unknown from error
     except DriftscoreError:
         raise
     except Exception as error:  # of a decoder that met something it did not expect
-        raise AudioError(f"{NAME} cannot be read: {type(error).__name__}") from error
+        raise AudioError(f"{name} cannot be read: {type(error).__name__}") from error
 
 
-def _sounding(blocks: Iterator[Samples]) -> Iterator[Samples]:
+def _sounding(blocks: Iterator[Samples], name: str) -> Iterator[Samples]:
     """Yield the blocks of a recording; one of nothing but silence is refused before it costs more.
 
     Hours of silence fit into a few kilobytes, and resampling them would be most of the work.
@@ -73,7 +76,7 @@ def _sounding(blocks: Iterator[Samples]) -> Iterator[Samples]:
         yield from blocks
         return
     if sum(silent):
-        raise AudioError(f"{NAME} is silent: every sample is zero")
+        raise AudioError(f"{name} is silent: every sample is zero")
 
 
 def of_base64(text: str) -> bytes:
