@@ -1,7 +1,8 @@
 // The tab "Live": sources, the events of a day with a verdict on each, and when they happened.
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
-import { bytes, get, post } from "./api.js";
+import { get, post } from "./api.js";
+import { usePlayer } from "./player.js";
 import { follow } from "./stream.js";
 import { signed } from "./words.js";
 
@@ -241,40 +242,13 @@ export function Live({ hidden }) {
     }
     verdicts.current += 1;
   };
-  const [playing, setPlaying] = useState(null);
-  const player = useRef(null);
-  const turns = useRef(0);
-  const silenced = () => {
-    turns.current += 1;
-    if (player.current) {
-      player.current.pause();
-      URL.revokeObjectURL(player.current.src);
-      player.current = null;
-    }
-    setPlaying(null);
+  const player = usePlayer();
+  const onPlay = (event) => {
+    const said = (text) => setProblems((old) => ({ ...old, [event.id]: text }));
+    said("");
+    player.play(`/page/live/events/${encodeURIComponent(event.id)}/clip`, event.id, 0, (reason) => said(`The clip cannot be played: ${reason}`));
   };
-  const onPlay = async (event) => {
-    const stops = playing === event.id;
-    silenced();
-    if (stops) return;
-    setPlaying(event.id);
-    turns.current += 1;
-    const turn = turns.current;
-    try {
-      const content = await bytes(`/page/live/events/${encodeURIComponent(event.id)}/clip`);
-      if (turn !== turns.current) return; // stopped, or another clip, meanwhile
-      const sound = new Audio(URL.createObjectURL(new Blob([content], { type: "audio/flac" })));
-      player.current = sound;
-      sound.onended = silenced;
-      await sound.play();
-      setProblems((old) => ({ ...old, [event.id]: "" }));
-    } catch (error) {
-      if (turn !== turns.current) return; // its end was asked for
-      silenced();
-      setProblems((old) => ({ ...old, [event.id]: `The clip cannot be played: ${error.message}` }));
-    }
-  };
-  useEffect(() => { if (hidden) silenced(); }, [hidden]);
+  useEffect(() => { if (hidden) player.halt(); }, [hidden]);
   if (hidden) return html`<div hidden></div>`;
   if (!view) return html`<div class="live"><p class="notice" role="alert">${problem || "Loading\u2026"}</p></div>`;
   if (!view.available) {
@@ -284,5 +258,5 @@ export function Live({ hidden }) {
   }
   return html`<div class="live">
     <${Sources} sources=${view.sources} now=${Date.now() + view.ahead} link=${problem && link.connected ? { connected: false, text: problem } : link} /><${Heatmap} hours=${view.hours} hour=${view.day === view.today ? Number(view.now.slice(11, 13)) : -1} />
-    <${Review} view=${view} playing=${playing} onVerdict=${onVerdict} onPlay=${onPlay} onQuery=${onQuery} problems=${problems} /></div>`;
+    <${Review} view=${view} playing=${player.what} onVerdict=${onVerdict} onPlay=${onPlay} onQuery=${onQuery} problems=${problems} /></div>`;
 }

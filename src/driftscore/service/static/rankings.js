@@ -10,6 +10,7 @@ const mostRows = () => (PHONE.matches ? 4 : 8);
 const fewestRows = () => (PHONE.matches ? 4 : 6); // of an empty ranking too: nothing moves when it fills
 
 const number = (score) => signed(score.toFixed(3));
+const LOW_COSINE = 0.2; // the bars of smaller scores are not filled
 
 function shareOf(score, [low, high]) {
   return high > low ? Math.max(0, Math.min(1, (score - low) / (high - low))) : 0;
@@ -55,13 +56,14 @@ export function Fits({ answer, rule, part, reading }) {
   const scores = answer.rules[rule.name];
   const order = answer.labels.map((_, i) => i).sort((a, b) => scores[b] - scores[a] || a - b);
   const fitting = answer.fits ? order.filter((i) => answer.fits[i]) : order.slice(0, 1);
-  const high = Math.max(5, ...scores);
+  const range = [Math.min(0, ...scores), Math.max(LOW_COSINE, ...scores)];
+  const verdict = !answer.fits ? `comes closest in this ${part}` : `${fitting.length > 1 ? "fit" : "fits"} this ${part}`;
   return html`<div class="fits">
     <p class="headline" aria-live="polite">${fitting.length ? fitting.map((i) => answer.labels[i]).join(", ") : "None of these"}</p>
-    <p class="hint">${fitting.length ? `fits this ${part} best` : `No word fits this ${part}: each scores as it does on other sounds.`}</p>
-    <ol>${order.slice(0, mostRows()).map((i) => html`<li key=${answer.labels[i]} class=${fitting.includes(i) ? "right" : ""}>
-      <span class="label">${answer.labels[i]}</span><span class="score">${number(scores[i], rule)}</span>
-      <span class="track"><span class="fill" style=${{ transform: `scaleX(${shareOf(scores[i], rule.standardised ? [0, high] : [Math.min(...scores), Math.max(...scores)])})` }}></span></span></li>`)}</ol>
+    <p class="hint">${fitting.length ? verdict : `No word fits this ${part}: each scores as it does on other sounds.`}</p>
+    <ol aria-label="Cosine of the sound and each word">${order.slice(0, mostRows()).map((i) => html`<li key=${answer.labels[i]} class=${fitting.includes(i) ? "right" : ""}>
+      <span class="label">${answer.labels[i]}</span><span class="score">${number(scores[i])}</span>
+      <span class="track"><span class="fill" style=${{ transform: `scaleX(${shareOf(scores[i], range)})` }}></span></span></li>`)}</ol>
     <p class="more">${order.length > mostRows() ? `and ${order.length - mostRows()} more` : ""}</p>
   </div>`;
 }

@@ -13,7 +13,7 @@ function Parts({ answer, right }) {
     <thead><tr><th scope="col">label</th><th scope="col">cosine</th><th scope="col">+ drift</th><th scope="col">= DAS</th><th scope="col">default</th></tr></thead>
     <tbody>${order.map((i) => html`<tr key=${answer.labels[i]} class=${answer.labels[i] === right ? "right" : ""}>
       <th scope="row">${answer.labels[i]}</th><td>${fixed(cosine[i], 3)}</td><td>${fixed(das[i] - cosine[i], 3)}</td>
-      <td>${fixed(das[i], 3)}</td><td>${fixed(usual[i], 1)}</td></tr>`)}</tbody></table></div>`;
+      <td>${fixed(das[i], 3)}</td><td>${fixed(usual[i], 3)}</td></tr>`)}</tbody></table></div>`;
 }
 
 function rivalOf(sweep) {
@@ -73,7 +73,8 @@ export function Why({ answer, sweep, snr, right }) {
         <h3>The scores ${snr === null ? "without noise" : `at ${decibels(snr)}`}</h3>
         <${Parts} answer=${answer} right=${right} />
         <h3>The prompts of \u201c${right}\u201d</h3>
-        <p class="prompts"><q>${about.prompt}</q> and ${about.noisy_count} noisy ones, such as</p>
+        ${about.prompt ? html`<p class="prompts"><q>${about.prompt}</q> and ${about.noisy_count} noisy ones, such as</p>`
+          : html`<p class="prompts">None: it is known by its examples alone.</p>`}
         <ul class="prompts">${about.noisy.map((text) => html`<li key=${text}><q>${text}</q></li>`)}</ul>
         <h3>The default rule</h3>
         <p class="hint">Here it is <code>${about.rule}</code>: ${about.reason}.</p>

@@ -18,6 +18,8 @@ export function labelsProblem(labels, limits) {
   return long ? `\u201c${long.slice(0, 24)}\u2026\u201d is longer than ${limits.label_length} characters.` : "";
 }
 
+export const sameWords = (some, others) => [...some].sort().join() === [...others].sort().join();
+
 export const megabytes = (bytes) => `${(bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0)} MB`;
 
 // Down to which SNR a rule recognises the right label: text and kind of each rule's verdict.
