@@ -175,9 +175,7 @@ def test_a_wrong_question_is_answered_in_words(
 
 
 def test_a_recording_that_is_gone_is_404_with_what_to_do(client: TestClient) -> None:
-    clip = add(client, SIREN.read_bytes())
-    assert client.delete(f"/page/clips/{clip}").status_code == 204
-    answer = client.post(f"/page/clips/{clip}/rank", json={"labels": LABELS})
+    answer = client.post("/page/clips/gone/rank", json={"labels": LABELS})
     assert answer.status_code == 404
     assert "give it again" in answer.json()["error"]
 
@@ -229,10 +227,8 @@ def test_many_listeners_of_the_slider_get_the_same_answer(client: TestClient) ->
     assert len({str(answer["rules"]) for answer in answers}) == 1
 
 
-def test_without_a_listener_the_live_view_says_how_to_start_one(client: TestClient) -> None:
-    found = client.get("/page/live").json()
-    assert found["available"] is False
-    assert any("driftscore listen" in line for line in found["commands"])
+def test_without_a_listener_the_live_view_says_so(client: TestClient) -> None:
+    assert client.get("/page/live").json() == {"available": False}
     assert client.post("/page/live/events/1/review", json={"verdict": "right"}).status_code == 404
 
 

@@ -70,14 +70,6 @@ def test_a_recording_expires_after_its_last_use(monkeypatch: pytest.MonkeyPatch)
         store.get(unused)
 
 
-def test_a_removed_recording_is_gone() -> None:
-    store = store_of()
-    one = add(store, 10)
-    store.remove(one)
-    store.remove(one)
-    assert len(store) == 0
-
-
 def test_a_value_that_is_added_again_under_its_key_is_one_and_the_newest() -> None:
     store = store_of(max_count=2)
     add(store, 10, "a")

@@ -158,7 +158,7 @@ def parse_json(body: bytes) -> object:
         raise UsageError(f"The body is not JSON: {what}") from error
 
 
-def json_body(model: type[BaseModel]) -> dict[str, object]:
-    """Return the description of a JSON body for the OpenAPI document."""
-    content = {"application/json": {"schema": model.model_json_schema()}}
+def json_body(model: type[BaseModel], **others: object) -> dict[str, object]:
+    """Return the description of a JSON body for the OpenAPI document; others by their type."""
+    content = {"application/json": {"schema": model.model_json_schema()}, **others}
     return {"requestBody": {"required": True, "content": content}}

@@ -70,11 +70,6 @@ class MemoryStore(Generic[Value]):
             self._entries[key] = (value, size, time.monotonic())
         return value
 
-    def remove(self, key: str) -> None:
-        """Forget a value; one that is gone already is no error."""
-        with self._lock:
-            self._entries.pop(key, None)
-
     def __contains__(self, key: str) -> bool:
         with self._lock:
             self._drop_expired()

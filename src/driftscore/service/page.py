@@ -20,7 +20,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 import soundfile
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
@@ -42,8 +42,8 @@ from driftscore.service.page_mixing import (
     shipped_noise,
     sweep,
 )
-from driftscore.service.problems import STATUSES
-from driftscore.service.state import ServiceState, State
+from driftscore.service.problems import status_of
+from driftscore.service.state import Body, ServiceState, State, queued
 from driftscore.text.presets import AUTO
 from driftscore.text.prompts import compose
 
@@ -53,11 +53,6 @@ OWN_NOISE = "clip:"
 _SHOWN_PROMPTS = 4
 _PEAK = 0.9  # of a sound that is played: mixtures at low SNRs would clip
 
-RULES = [
-    {"name": "cosine", "title": "Cosine", "summary": "plain similarity of sound and words"},
-    {"name": "das", "title": "DAS", "summary": "adds how noise moves the words"},
-    {"name": "default", "title": "Default", "summary": "what classify uses for this model"},
-]
 OPENED = "opened"
 """The id of the recording that `driftscore serve FILE` opened."""
 MAX_PLAYED_S = 60.0
@@ -68,10 +63,6 @@ LEVEL_STEP_S = 300
 """Seconds of one point in a curve of levels."""
 RECENT_S = 30.0
 """Seconds after its end for which the label of an event counts as recent."""
-LISTENER_COMMANDS = [
-    'driftscore listen yard=mic --labels "siren, dog bark" --store events.db',
-    "driftscore serve --store events.db",
-]
 STATIC = Path(str(files("driftscore.service"))) / "static"
 TEXTS_PER_LABEL = 209
 """What DAS encodes for each label: its clean prompt and the noisy ones."""
@@ -84,21 +75,10 @@ _TYPES = {
 }
 """By the end of a file's name; not those of the system, which may differ."""
 
+_SIREN_LABELS = "siren, church bell, alarm clock, rain, speech, dog bark"
 EXAMPLES: list[Json] = [
-    {
-        "name": "street",
-        "title": "A street, 60 s",
-        "url": "/static/sounds/street.ogg",
-        "seconds": 60,
-        "labels": "siren, church bell, alarm clock, speech, dog bark",
-    },
-    {
-        "name": "siren",
-        "title": "A siren, 5 s",
-        "url": "/static/sounds/siren.ogg",
-        "seconds": 5,
-        "labels": "siren, church bell, alarm clock, rain, speech, dog bark",
-    },
+    {"name": "street", "seconds": 60, "labels": _SIREN_LABELS.replace(" rain,", "")},
+    {"name": "siren", "seconds": 5, "labels": _SIREN_LABELS},
 ]
 """Sounds that come with the page, the one that it begins with first; demo/make_sounds.py made them.
 """
@@ -201,7 +181,6 @@ async def about(state: State) -> Json:
         "model": backbone.name,
         "window_s": float(backbone.seconds),
         "noises": list(SYNTHETIC),
-        "rules": RULES,
         "limits": {
             "bytes": limits.body_bytes,
             "seconds": limits.seconds,
@@ -216,171 +195,137 @@ async def about(state: State) -> Json:
 
 
 @routes.post("/page/clips")
-async def add(state: State, request: Request) -> Json:
+@queued
+def add(state: State, content: Body) -> Json:
     """Keep a recording, and return its id and pictures of it and of its loudest part."""
-    content = await request.body()
-
-    def answer() -> Json:
-        with at_field("sound"):
-            audio = state.decode(content)
-        window_s = state.embedder.backbone.seconds
-        start_s = loudest_start_s(audio, window_s)
-        return {
-            "id": state.clips.add(audio, audio.samples.nbytes),
-            "seconds": audio.seconds,
-            "start_s": start_s,
-            "spectrogram": picture(part(audio, start_s, window_s)),
-            "overview": picture(audio) if audio.seconds > window_s else None,
-        }
-
-    return await state.run(answer)
+    with at_field("sound"):
+        audio = state.decode(content)
+    window_s = state.embedder.backbone.seconds
+    start_s = loudest_start_s(audio, window_s)
+    return {
+        "id": state.clips.add(audio, audio.samples.nbytes),
+        "seconds": audio.seconds,
+        "start_s": start_s,
+        "spectrogram": picture(part(audio, start_s, window_s)),
+        "overview": picture(audio) if audio.seconds > window_s else None,
+    }
 
 
 @routes.post("/page/examples")
-async def add_example(
-    state: State, request: Request, name: Annotated[str, Query(max_length=200)] = "an example"
+@queued
+def add_example(
+    state: State, content: Body, name: Annotated[str, Query(max_length=200)] = "an example"
 ) -> Json:
     """Embed a recording as an example of any label, and return its id."""
-    content = await request.body()
-
-    def answer() -> Json:
-        [(_, [key])] = state.heads.learn([("", name, content)])
-        return {"id": key}
-
-    return await state.run(answer)
-
-
-@routes.delete("/page/clips/{clip_id}", status_code=204)
-async def remove(state: State, clip_id: str) -> None:
-    """Forget a recording."""
-    state.clips.remove(clip_id)
+    [(_, [key])] = state.heads.learn([("", name, content)])
+    return {"id": key}
 
 
 @routes.post("/page/clips/{clip_id}/rank")
-async def rank(state: State, clip_id: str, mix: LabelledMix) -> Json:
+@queued
+def rank(state: State, clip_id: str, mix: LabelledMix) -> Json:
     """Return the scores of a part in noise by each rule, and its spectrogram."""
-
-    def answer() -> Json:
-        with at_field("labels"):
-            heads = page_heads(state, mix)
-            detector = state.heads.detector(mix.spec(), Detection())
-        begun = time.perf_counter()  # new words are encoded only once
-        audio = mixed(state, part_of(state, clip_id, mix.start_s), mix)
-        row = embed(state, [audio])
-        scores = {name: _rounded(one.head.scores(row)[0]) for name, one in heads.items()}
-        can_reject = detector.rules.prior is not None
-        return {
-            "labels": list(heads["default"].head.labels),
-            "rules": scores,
-            "fits": detector.label_or_none("", row[0]).fits if can_reject else None,
-            "unclear": dict(heads["default"].unclear),
-            "unlike": heads["default"].summary.unlike,
-            "spectrogram": picture(audio),
-            "milliseconds": round(1000 * (time.perf_counter() - begun), 1),
-        }
-
-    return await state.run(answer)
+    with at_field("labels"):
+        heads = page_heads(state, mix)
+        detector = state.heads.detector(mix.spec(), Detection())
+    begun = time.perf_counter()  # new words are encoded only once
+    audio = mixed(state, part_of(state, clip_id, mix.start_s), mix)
+    row = embed(state, [audio])
+    scores = {name: _rounded(one.head.scores(row)[0]) for name, one in heads.items()}
+    can_reject = detector.rules.prior is not None
+    return {
+        "labels": list(heads["default"].head.labels),
+        "rules": scores,
+        "fits": detector.label_or_none("", row[0]).fits if can_reject else None,
+        "unclear": dict(heads["default"].unclear),
+        "unlike": heads["default"].summary.unlike,
+        "spectrogram": picture(audio),
+        "milliseconds": round(1000 * (time.perf_counter() - begun), 1),
+    }
 
 
 @routes.post("/page/clips/{clip_id}/sweep")
-async def swept(state: State, clip_id: str, mix: LabelledMix) -> Json:
+@queued
+def swept(state: State, clip_id: str, mix: LabelledMix) -> Json:
     """Return scores at falling SNRs, where each rule fails, and what the labels are made of."""
-
-    def answer() -> Json:
-        with at_field("labels"):
-            heads = page_heads(state, mix)
-        default = heads["default"]
-        if mix.right and mix.right not in default.head.labels:
-            raise UsageError(
-                f"The label {mix.right!r} that counts as right is not one of the labels"
-            )
-        audio = part_of(state, clip_id, mix.start_s)
-        with at_field("noise"):
-            noise = noise_samples(state, mix.noise, len(audio.samples))
-        compiled = {name: one.head for name, one in heads.items()}
-        result = sweep(audio, noise, compiled, lambda parts: embed(state, parts), right=mix.right)
-        prompt, noisy = "", tuple[str, ...]()
-        if result.right in mix.labels:  # else it is known by its examples alone
-            [texts] = compose([result.right]).labels
-            prompt, noisy = texts.prompt, texts.noisy
-        step = max(1, len(noisy) // _SHOWN_PROMPTS)
-        return {
-            "labels": list(default.head.labels),
-            "snrs_db": [None, *SNRS_DB],
-            "rules": {name: list(map(_rounded, rows)) for name, rows in result.scores.items()},
-            "right": result.right,
-            "down_to_db": dict(result.down_to_db),
-            "why": {
-                "rule": default.summary.rule,
-                "reason": default.summary.why,
-                "prompt": prompt,
-                "noisy_count": len(noisy),
-                "noisy": noisy[step // 2 :: step][:_SHOWN_PROMPTS],
-            },
-        }
-
-    return await state.run(answer)
+    with at_field("labels"):
+        heads = page_heads(state, mix)
+    default = heads["default"]
+    if mix.right and mix.right not in default.head.labels:
+        raise UsageError(f"The label {mix.right!r} that counts as right is not one of the labels")
+    audio = part_of(state, clip_id, mix.start_s)
+    with at_field("noise"):
+        noise = noise_samples(state, mix.noise, len(audio.samples))
+    compiled = {name: one.head for name, one in heads.items()}
+    result = sweep(audio, noise, compiled, lambda parts: embed(state, parts), right=mix.right)
+    prompt, noisy = "", tuple[str, ...]()
+    if result.right in mix.labels:  # else it is known by its examples alone
+        [texts] = compose([result.right]).labels
+        prompt, noisy = texts.prompt, texts.noisy
+    step = max(1, len(noisy) // _SHOWN_PROMPTS)
+    return {
+        "labels": list(default.head.labels),
+        "snrs_db": [None, *SNRS_DB],
+        "rules": {name: list(map(_rounded, rows)) for name, rows in result.scores.items()},
+        "right": result.right,
+        "down_to_db": dict(result.down_to_db),
+        "why": {
+            "rule": default.summary.rule,
+            "reason": default.summary.why,
+            "prompt": prompt,
+            "noisy_count": len(noisy),
+            "noisy": noisy[step // 2 :: step][:_SHOWN_PROMPTS],
+        },
+    }
 
 
 @routes.post("/page/clips/{clip_id}/events")
-async def events(state: State, clip_id: str, mix: LabelledMix) -> Json:
+@queued
+def events(state: State, clip_id: str, mix: LabelledMix) -> Json:
     """Return the events of a complete recording, in noise if asked, and its spectrogram."""
-
-    def answer() -> Json:
-        with at_field("sound"):
-            audio = state.clips.get(clip_id)
-        audio = mixed(state, audio, mix)
-        with at_field("labels"):
-            detector = state.heads.detector(mix.spec(), Detection())
-        rows = [
-            {"label": e.label, "start_s": e.start_s, "end_s": e.end_s, "score": e.score}
-            for e in detector.events(audio)
-        ]
-        return {"spectrogram": picture(audio), "events": rows}
-
-    return await state.run(answer)
+    with at_field("sound"):
+        audio = state.clips.get(clip_id)
+    audio = mixed(state, audio, mix)
+    with at_field("labels"):
+        detector = state.heads.detector(mix.spec(), Detection())
+    rows = [
+        {"label": e.label, "start_s": e.start_s, "end_s": e.end_s, "score": e.score}
+        for e in detector.events(audio)
+    ]
+    return {"spectrogram": picture(audio), "events": rows}
 
 
 @routes.get("/page/clips/{clip_id}/sound")
-async def sound(state: State, clip_id: str, mix: Annotated[PlayedMix, Query()]) -> Response:
+@queued
+def sound(state: State, clip_id: str, mix: Annotated[PlayedMix, Query()]) -> Response:
     """Return a part in noise as a wav file, to be played."""
-
-    def answer() -> Response:
-        return wav(mixed(state, part_of(state, clip_id, mix.start_s, mix.seconds), mix))
-
-    return await state.run(answer)
+    return wav(mixed(state, part_of(state, clip_id, mix.start_s, mix.seconds), mix))
 
 
 @routes.post("/page/archive")
-async def find(state: State, body: ArchiveSearch) -> Json:
+@queued
+def find(state: State, body: ArchiveSearch) -> Json:
     """Return the best places of the archive for each label."""
     if (archive := state.archive) is None:
         raise HTTPException(404, "The service was started without an archive")
-
-    def answer() -> Json:
-        with at_field("labels"):
-            head = state.heads.get(body.spec())
-            detector = state.heads.detector(body.spec(), Detection())
-        said = {"unclear": dict(head.unclear), "unlike": head.summary.unlike}
-        return {**archive.search(detector, body.top), **said}
-
-    return await state.run(answer)
+    with at_field("labels"):
+        head = state.heads.get(body.spec())
+        detector = state.heads.detector(body.spec(), Detection())
+    said = {"unclear": dict(head.unclear), "unlike": head.summary.unlike}
+    return {**archive.search(detector, body.top), **said}
 
 
 @routes.get("/page/archive/{key}/sound")
-async def place(state: State, key: str, part: Annotated[PlayedMix, Query()]) -> Response:
+@queued
+def place(state: State, key: str, part: Annotated[PlayedMix, Query()]) -> Response:
     """Return a part of a recording that was found, as a wav file."""
-
-    def answer() -> Response:
-        backbone, audio = state.embedder.backbone, None
-        if state.archive is not None:
-            seconds = part.seconds or backbone.seconds
-            audio = state.archive.part(key, part.start_s, seconds, backbone.rate)
-        if audio is None:
-            raise HTTPException(404, "The recording of this place is not on this server")
-        return wav(audio)
-
-    return await state.run(answer)
+    backbone, audio = state.embedder.backbone, None
+    if state.archive is not None:
+        seconds = part.seconds or backbone.seconds
+        audio = state.archive.part(key, part.start_s, seconds, backbone.rate)
+    if audio is None:
+        raise HTTPException(404, "The recording of this place is not on this server")
+    return wav(audio)
 
 
 @routes.post("/page/export")
@@ -392,22 +337,19 @@ async def export(body: EventExport) -> Response:
 
 
 @routes.get("/page/opened")
-async def opened(state: State) -> Json:
+@queued
+def opened(state: State) -> Json:
     """Return the recording that the service was started with, and its events."""
     if (recording := state.opened) is None:
         raise HTTPException(404, "The service was started without a recording")
-
-    def answer() -> Json:
-        return {
-            "id": OPENED,
-            "name": recording.path.name,
-            "seconds": recording.seconds,
-            "overview": _drawn(recording.overview()),
-            "labels": recording.labels,
-            "events": recording.events(),
-        }
-
-    return await state.run(answer)
+    return {
+        "id": OPENED,
+        "name": recording.path.name,
+        "seconds": recording.seconds,
+        "overview": _drawn(recording.overview()),
+        "labels": recording.labels,
+        "events": recording.events(),
+    }
 
 
 @routes.post("/page/opened/events/{number}/review")
@@ -474,10 +416,7 @@ def at_field(field: str) -> Iterator[None]:
         headers = {**(error.headers or {}), "X-Field": field}
         raise HTTPException(error.status_code, error.detail, headers) from error
     except DriftscoreError as error:
-        status = next((code for kind, code in STATUSES.items() if isinstance(error, kind)), None)
-        if status is None:
-            raise
-        raise HTTPException(status, str(error), {"X-Field": field}) from error
+        raise HTTPException(status_of(error), str(error), {"X-Field": field}) from error
 
 
 def part_of(
@@ -540,10 +479,10 @@ def live_view(
 ) -> Json:
     """Return what the live tab shows: sources, the events of a day, and when they happened.
 
-    Without a listener these are the commands that start one. Times have the zone of this machine.
+    Times have the zone of this machine.
     """
     if store is None:
-        return {"available": False, "commands": LISTENER_COMMANDS}
+        return {"available": False}
     now = now.astimezone()
     day = day or now.date()
     midnight = datetime.combine(day, datetime.min.time()).astimezone()

@@ -5,10 +5,10 @@ embeds the part at falling SNRs and scores each by every rule. A rule *recognise
 *down to* x dB if it ranks it first at x and at every higher SNR that was tried.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import takewhile
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from driftscore.errors import UsageError, unknown
 from driftscore.scoring.head import Head
 
 MIN_SNR_DB, MAX_SNR_DB = -20.0, 20.0
-SNRS_DB = tuple(float(snr) for snr in range(20, -21, -2))
+SNRS_DB = tuple(float(snr) for snr in range(20, -21, -1))
 """The SNRs of a sweep, falling."""
 _SEED = 13
 _STEP_S = 0.5  # between the starts of parts that are compared
@@ -68,8 +68,7 @@ def in_noise(audio: Audio, noise: Samples, snr_db: float | None) -> Audio:
     return Audio(add_at_snr(audio.samples, repeated, snr_db), audio.rate)
 
 
-@dataclass(frozen=True, eq=False)
-class Sweep:
+class Sweep(NamedTuple):
     """Scores of a part of a recording by rule: without noise (first row) and at falling SNRs."""
 
     scores: Mapping[str, Scores]
@@ -84,31 +83,17 @@ def sweep(
 ) -> Sweep:
     """Score a part of a recording at falling SNRs.
 
-    Without `right` that is the label which the last of the rules gives without noise. The border of
-    each rule is then found to 1 dB.
+    Without `right` that is the label which the last of the rules gives without noise.
     """
     rows = embed([in_noise(audio, noise, snr) for snr in (None, *SNRS_DB)])
     scores = {rule: head.scores(rows) for rule, head in heads.items()}
     labels = next(iter(heads.values())).labels
-    if not right:
-        right = labels[int(list(scores.values())[-1][0].argmax())]
-    index = labels.index(right)
-    borders = {
-        rule: down_to(SNRS_DB, (table[1:].argmax(axis=1) == index).tolist())
-        for rule, table in scores.items()
-    }
-    between = sorted({b - 1 for b in borders.values() if b is not None and b > MIN_SNR_DB})
-    if between:
-        finer = embed([in_noise(audio, noise, snr) for snr in between])
-        for rule, head in heads.items():
-            won = dict(zip(between, head.scores(finer).argmax(axis=1) == index, strict=True))
-            border = borders[rule]
-            if border is not None and won.get(border - 1, False):
-                borders[rule] = border - 1
-    return Sweep(scores, right, borders)
+    right = right or labels[int(list(scores.values())[-1][0].argmax())]
+    wins = {rule: table[1:].argmax(axis=1) == labels.index(right) for rule, table in scores.items()}
+    return Sweep(scores, right, {rule: down_to(SNRS_DB, won) for rule, won in wins.items()})
 
 
-def down_to(snrs_db: Sequence[float], right: Sequence[bool]) -> float | None:
+def down_to(snrs_db: Sequence[float], right: Iterable[bool]) -> float | None:
     """Return the last of the falling SNRs before the first wrong one; None if there is none."""
     passed = [snr for snr, _ in takewhile(lambda pair: pair[1], zip(snrs_db, right, strict=True))]
     return passed[-1] if passed else None

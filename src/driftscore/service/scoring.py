@@ -21,26 +21,32 @@ from driftscore.service.bodies import read_upload
 from driftscore.service.heads import HeadSpec
 from driftscore.service.problems import documented, parse
 from driftscore.service.state import State
+from driftscore.service.uploads import SOUND
 from driftscore.text.presets import AUTO, DEFAULT_PRESET
 from driftscore.text.prompts import split_labels
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class ClassifyChoices(BaseModel):
-    """The labels of a request, how they are scored, and what is reported."""
+class HeadChoices(BaseModel):
+    """How labels are scored."""
 
     model_config = ConfigDict(extra="forbid")
+
+    rule: str = Field(default=AUTO, description="How labels are scored: see /v1/rules.")
+    preset: str = Field(default=DEFAULT_PRESET, description="A paper's settings, by name.")
+    prompt: str = Field(default="", description="The clean prompt, with {c} for the label.")
+    raw: bool = Field(default=False, description="Raw scores of the rule, also with a threshold.")
+
+
+class ClassifyChoices(HeadChoices):
+    """The labels of a request, how they are scored, and what is reported."""
 
     labels: list[str] = Field(
         default=[], description='The sounds to look for; each may hold several: "dog bark, siren".'
     )
     head: str = Field(default="", description="The id of a head, in place of labels and rule.")
-    rule: str = Field(default=AUTO, description="How labels are scored: see /v1/rules.")
     setting: list[str] = Field(default=[], description="A setting of the rule, as in beta=0.3.")
-    preset: str = Field(default=DEFAULT_PRESET, description="A paper's settings, by name.")
-    prompt: str = Field(default="", description="The clean prompt, with {c} for the label.")
-    raw: bool = Field(default=False, description="Raw scores of the rule, also with a threshold.")
     threshold: Finite | None = Field(
         default=None, description="Report every label with at least this score as present."
     )
@@ -132,12 +138,11 @@ class Classification(BaseModel):
     unlike: list[str] = Field(description="Examples that do not resemble the others, in words.")
 
 
-_SOUND = {"schema": {"type": "string", "format": "binary"}}
 _FORM = {
     "type": "object",
     "required": ["file"],
     "properties": {
-        "file": {"type": "string", "format": "binary"},
+        "file": SOUND["schema"],
         "labels": {"type": "string", "description": "As in the query."},
     },
     "additionalProperties": {"type": "string"},
@@ -147,9 +152,9 @@ _FORM = {
 _BODY = {
     "required": True,
     "content": {
-        "audio/wav": _SOUND,
-        "audio/flac": _SOUND,
-        "application/octet-stream": _SOUND,
+        "audio/wav": SOUND,
+        "audio/flac": SOUND,
+        "application/octet-stream": SOUND,
         "multipart/form-data": {"schema": _FORM},
     },
 }

@@ -5,9 +5,10 @@ the service is alive but not ready, and work is refused with the time after whic
 """
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import wraps
 from threading import Thread
-from typing import Annotated, TypeVar
+from typing import Annotated, ParamSpec, TypeVar, cast
 
 from fastapi import Depends, Request, Response
 
@@ -22,6 +23,7 @@ from driftscore.service.settings import ServiceSettings
 from driftscore.service.work import BusyError, WorkQueue
 from driftscore.text.cache import MemoryTextCache
 
+Arguments = ParamSpec("Arguments")
 Outcome = TypeVar("Outcome")
 
 
@@ -130,3 +132,25 @@ async def service_state(request: Request) -> ServiceState:
 
 State = Annotated[ServiceState, Depends(service_state)]
 """The parameter by which a route gets the state of its service."""
+
+
+async def admitted_body(request: Request) -> bytes:
+    """Return the body of a request; it is not read while the service is not ready or too busy."""
+    state: ServiceState = request.app.state.service
+    state.check_admission()
+    return await request.body()
+
+
+Body = Annotated[bytes, Depends(admitted_body)]
+"""The parameter by which a route gets the body of its request."""
+
+
+def queued(route: Callable[Arguments, Outcome]) -> Callable[Arguments, Awaitable[Outcome]]:
+    """Run a route in a thread of the queue; it has the parameter `state`."""
+
+    @wraps(route)
+    async def run(*values: Arguments.args, **named: Arguments.kwargs) -> Outcome:
+        state = cast(ServiceState, named["state"])
+        return await state.run(lambda: route(*values, **named))
+
+    return run

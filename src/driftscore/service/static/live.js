@@ -12,6 +12,8 @@ const TOGETHER_MS = 250; // events that come together are read together
 const HOURS = Array.from({ length: 24 }, (_, hour) => hour);
 const time = (iso) => iso.slice(11, 19); // the clock of the place, as it was recorded
 const PLACES = [["label", "word", "words"], ["source", "source", "names"]]; // what events are filtered by
+const START = `driftscore listen yard=mic --labels "siren, dog bark" --store events.db
+driftscore serve --store events.db`;
 const two = (value) => String(value).padStart(2, "0");
 
 // Levels come once per interval: a source without one for three intervals has gone without a word.
@@ -254,7 +256,7 @@ export function Live({ hidden }) {
   if (!view.available) {
     return html`<div class="live"><section class="card blank"><h2>No listener yet</h2>
       <p>This tab shows what a listener finds: its sources, the events of a day, and when they happened. Start one, and give its store to the service:</p>
-      <pre><code>${view.commands.join("\n")}</code></pre></section></div>`;
+      <pre><code>${START}</code></pre></section></div>`;
   }
   return html`<div class="live">
     <${Sources} sources=${view.sources} now=${Date.now() + view.ahead} link=${problem && link.connected ? { connected: false, text: problem } : link} /><${Heatmap} hours=${view.hours} hour=${view.day === view.today ? Number(view.now.slice(11, 13)) : -1} />

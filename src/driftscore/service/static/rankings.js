@@ -4,6 +4,11 @@
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 import { signed } from "./words.js";
 
+export const RULES = [
+  { name: "cosine", title: "Cosine", summary: "plain similarity of sound and words" },
+  { name: "das", title: "DAS", summary: "adds how noise moves the words" },
+  { name: "default", title: "Default", summary: "what classify uses for this model" },
+];
 const ROW_PX = 34;
 const PHONE = matchMedia("(max-width: 760px)");
 const mostRows = () => (PHONE.matches ? 4 : 8);
@@ -51,9 +56,9 @@ function Placeholder() {
 }
 
 // What the default rule says of a recording or a part: the words that fit, or none of them.
-export function Fits({ answer, rule, part, reading }) {
+export function Fits({ answer, part, reading }) {
   if (!answer) return html`<div class="fits"><p class="headline">${reading ? "Reading the words\u2026" : "\u00a0"}</p></div>`;
-  const scores = answer.rules[rule.name];
+  const scores = answer.rules.default;
   const order = answer.labels.map((_, i) => i).sort((a, b) => scores[b] - scores[a] || a - b);
   const fitting = answer.fits ? order.filter((i) => answer.fits[i]) : order.slice(0, 1);
   const range = [Math.min(0, ...scores), Math.max(LOW_COSINE, ...scores)];
@@ -69,7 +74,7 @@ export function Fits({ answer, rule, part, reading }) {
 }
 
 // answer: {labels, rules: {name: scores}}; ranges: {name: [lowest, highest]} for the bars.
-export function Rankings({ rules, answer, ranges, right, onRight, downTo }) {
+export function Rankings({ answer, ranges, right, onRight, downTo }) {
   const [, setPhone] = useState(PHONE.matches);
   useEffect(() => {
     const changed = () => setPhone(PHONE.matches);
@@ -77,7 +82,7 @@ export function Rankings({ rules, answer, ranges, right, onRight, downTo }) {
     return () => PHONE.removeEventListener("change", changed);
   }, []);
   return html`<div class="three">
-    ${rules.map((rule) => html`<section key=${rule.name} aria-labelledby=${`rule-${rule.name}`}>
+    ${RULES.map((rule) => html`<section key=${rule.name} aria-labelledby=${`rule-${rule.name}`}>
       <header class="rule">
         <h3 id=${`rule-${rule.name}`}>${rule.title}</h3>
         <p>${rule.summary}</p>

@@ -8,7 +8,7 @@ import { Words, useExamples } from "./labels.js";
 import { writeLink } from "./link.js";
 import { Noise } from "./noise.js";
 import { usePlayer } from "./player.js";
-import { Fits, Rankings } from "./rankings.js";
+import { Fits, RULES, Rankings } from "./rankings.js";
 import { Sound } from "./sound.js";
 import { Spectrogram, clock } from "./spectrogram.js";
 import { Why } from "./why.js";
@@ -169,8 +169,9 @@ export function Try({ about, link, hidden }) {
   };
   const takeExample = async (one, changes = {}) => {
     try {
-      const sound = await (await fetch(one.url)).blob();
-      await take(sound, one.url.split("/").pop(), { labels: one.labels, example: one.name, ...changes });
+      const file = `${one.name}.ogg`;
+      const sound = await (await fetch(`/static/sounds/${file}`)).blob();
+      await take(sound, file, { labels: one.labels, example: one.name, ...changes });
     } catch {
       setProblem((old) => ({ ...old, sound: "The example cannot be read: the server does not answer." }));
     }
@@ -233,7 +234,7 @@ export function Try({ about, link, hidden }) {
   };
   const ranges = useMemo(() => {
     const rows = (rule) => (sweep ? sweep.rules[rule].flat() : []).concat(answer ? answer.rules[rule] : []);
-    return Object.fromEntries(about.rules.map(({ name }) => {
+    return Object.fromEntries(RULES.map(({ name }) => {
       const values = rows(name);
       return [name, [Math.min(...values), Math.max(...values)]];
     }));
@@ -277,7 +278,7 @@ export function Try({ about, link, hidden }) {
           <${Spectrogram} tall picture=${answer?.spectrogram ?? (long ? null : clip?.spectrogram)} start=${long ? start : 0} name=${clip?.name} empty=${long ? "" : empty}>
             ${clip && playhead(long ? start : 0, Math.min(clip.seconds, about.window_s))}
           <//>
-          <${Fits} answer=${answer} rule=${about.rules.at(-1)} part=${long ? "part" : "recording"} reading=${reading} />
+          <${Fits} answer=${answer} part=${long ? "part" : "recording"} reading=${reading} />
         </div>
         <p class="problem" role="alert">${ranking.field ? "" : ranking.problem}</p>
       </section>
@@ -288,10 +289,10 @@ export function Try({ about, link, hidden }) {
         <summary><h2>Compare rules</h2> <small>how plain similarity, DAS and the default rank the words as noise grows</small></summary>
         ${compared && html`
         <p class="hint" aria-live="polite">${truth ? html`Counted as right: <strong>${truth}</strong>. Press another word to count that one.` : "The word that counts as right is marked; press another one to change it."} ${added}</p>
-        <${Rankings} rules=${about.rules} answer=${answer} ranges=${ranges} right=${truth} onRight=${setRight} downTo=${downTo} />
+        <${Rankings} answer=${answer} ranges=${ranges} right=${truth} onRight=${setRight} downTo=${downTo} />
         <p class="problem" role="alert">${swept.field ? "" : swept.problem}</p>
         <h2>Scores against noise <small>SNR in dB; ${truth ? html`<strong>${truth}</strong> in colour, the other words in grey; ` : ""}press a chart to go there</small></h2>
-        <${Charts} rules=${about.rules} sweep=${sweep} downTo=${downTo} snr=${snr} onSnr=${setSnr} />
+        <${Charts} sweep=${sweep} downTo=${downTo} snr=${snr} onSnr=${setSnr} />
         <${Why} answer=${same ? answer : null} sweep=${sweep} snr=${snr} right=${truth} />`}
       </details>
     </div>`;
