@@ -186,7 +186,7 @@ def test_names_of_examples_that_are_no_labels_are_refused(
 ) -> None:
     body = {"examples": {label: [base64.b64encode(clip_bytes()).decode()]}}
     answer = mini_client.post("/v1/heads", content=json.dumps(body))
-    assert answer.status_code == 400, answer.text
+    assert answer.status_code in (400, 422), answer.text
 
 
 def test_a_label_that_looks_like_a_file_is_refused_whether_there_is_one_or_not(

@@ -5,7 +5,6 @@ refused at the first byte beyond the limit. Nothing is spooled to disk.
 """
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from driftscore.errors import UsageError
-from driftscore.service.problems import answer_of
+from driftscore.service.problems import Content, answer_of, parse
 from driftscore.service.settings import Limits
 from driftscore.service.work import BusyError
 
@@ -137,25 +136,15 @@ async def read_upload(request: Request, *, max_examples: int) -> Upload:
     return Upload(contents[0], fields, examples)
 
 
-def parse_json(body: bytes) -> object:
-    """Return the JSON value of a body; what would take far more memory than the body is refused.
+def parse_json(model: type[Content], body: bytes) -> Content:
+    """Return a body in the form that a model describes.
 
-    A recording in base64 has none of the counted characters, so a real request has few of them.
+    What would take far more memory than the body is refused. A recording in base64 has none of the
+    counted characters, so a real request has few of them.
     """
     if sum(map(body.count, (b"[", b"{", b","))) > _MAX_VALUES:
         raise UsageError(f"The JSON has more than {_MAX_VALUES} values")
-
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is not a number in JSON")
-
-    try:
-        value: object = json.loads(body, parse_constant=refuse)
-        if b"\\u" in body:  # half of a surrogate pair is no text, and cannot be answered either
-            json.dumps(value, ensure_ascii=False).encode()
-        return value
-    except (ValueError, RecursionError) as error:
-        what = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        raise UsageError(f"The body is not JSON: {what}") from error
+    return parse(model.model_validate_json, body)
 
 
 def json_body(model: type[BaseModel], **others: object) -> dict[str, object]:

@@ -15,7 +15,7 @@ from driftscore.service.heads import (
     HeadSummary,
     servable_rules,
 )
-from driftscore.service.problems import documented, parse
+from driftscore.service.problems import documented
 from driftscore.service.scoring import Finite, HeadChoices
 from driftscore.service.state import Body, State, queued
 from driftscore.service.uploads import of_base64
@@ -72,7 +72,7 @@ routes = APIRouter(prefix="/v1", tags=["heads and rules"])
 @queued
 def add_head(state: State, body: Body) -> HeadSummary:
     """Compile the head of a label set; its id stays valid, also after a restart."""
-    fields = dict(parse(HeadRequest, parse_json(body)))
+    fields = dict(parse_json(HeadRequest, body))
     fields["labels"] = tuple(fields["labels"])
     fields["examples"] = state.heads.learn(
         (label, f"example {number} of {label[:40]!r}", of_base64(text))

@@ -7,11 +7,11 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from driftscore.backbones.vectors import Vector
-from driftscore.errors import LimitError, UsageError
+from driftscore.errors import UsageError
 from driftscore.service.bodies import json_body, parse_json
-from driftscore.service.problems import documented, parse
+from driftscore.service.problems import documented
 from driftscore.service.state import Body, State, queued
-from driftscore.service.uploads import of_base64
+from driftscore.service.uploads import NAME, decode_several, of_base64
 
 
 class EmbeddingsRequest(BaseModel):
@@ -67,7 +67,7 @@ def embeddings(state: State, body: Body) -> EmbeddingsAnswer:
 
     Only one recording is decoded at a time.
     """
-    spec = parse(EmbeddingsRequest, parse_json(body))
+    spec = parse_json(EmbeddingsRequest, body)
     limits, model = state.limits, state.embedder.backbone
     if spec.model not in ("", "default", model.name):
         raise UsageError(f"This service has the model {model.name!r}, not {spec.model[:80]!r}")
@@ -84,16 +84,10 @@ def embeddings(state: State, body: Body) -> EmbeddingsAnswer:
                     f"A text may have {limits.label_chars} characters, got {len(text)}"
                 )
         rows.extend(model.embed_text(inputs))
-    seconds = 0.0
-    for text in inputs if spec.modality == "audio" else ():
-        audio = state.decode(of_base64(text))
-        seconds += audio.seconds
-        if seconds > limits.seconds:
-            raise LimitError(
-                f"The recordings are longer than {limits.seconds:g} s together, the most "
-                "that is allowed; send fewer at a time"
-            )
-        rows.extend(one.embedding for one in state.embedder.embed([audio]))
+    else:
+        contents = ((NAME, of_base64(text)) for text in inputs)
+        for audio in decode_several(contents, rate=model.rate, limits=limits):
+            rows.extend(one.embedding for one in state.embedder.embed([audio]))
     data = [
         OneEmbedding(
             index=index,

@@ -12,7 +12,6 @@ with examples is valid for as long as the service has them.
 
 import base64
 import hashlib
-import json
 import secrets
 import zlib
 from collections import OrderedDict
@@ -30,7 +29,7 @@ from driftscore.decisions import Decider
 from driftscore.detector import Detector
 from driftscore.embedder import Embedder
 from driftscore.engines.examples import embed_examples, names_recordings
-from driftscore.errors import AudioError, LimitError, UsageError, unknown
+from driftscore.errors import AudioError, UsageError, unknown
 from driftscore.events.tracking import Detection
 from driftscore.scoring.examples import NOT, Example, Examples
 from driftscore.scoring.head import Head
@@ -94,10 +93,6 @@ class HeadSpec(BaseModel):
                     f"A label or prompt may have {limits.label_chars} characters, got {len(text)}: "
                     f"{text[:40]!r}..."
                 )
-            try:
-                text.encode()
-            except UnicodeEncodeError:  # half of a surrogate pair
-                raise UsageError(f"A label or prompt must be text, got {text[:40]!r}") from None
         if self.rule not in (AUTO, *rule_names()):  # module:function would import the module
             raise unknown("rule", self.rule, [AUTO, *(rule.name for rule in servable_rules())])
         if self.rule != AUTO and find_rule(self.rule).needs & _RECORDINGS:
@@ -124,8 +119,7 @@ class HeadSpec(BaseModel):
     @property
     def id(self) -> str:
         """The spec as a text that can be part of a URL."""
-        values = self.model_dump(exclude_defaults=True)
-        packed = zlib.compress(json.dumps(values, ensure_ascii=False, sort_keys=True).encode(), 9)
+        packed = zlib.compress(self.model_dump_json(exclude_defaults=True).encode(), 9)
         return base64.urlsafe_b64encode(packed).rstrip(b"=").decode()
 
     @staticmethod
@@ -201,22 +195,17 @@ class HeadCache:
         self, files: Iterable[tuple[str, str, bytes]]
     ) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """Embed examples (label, name, content), and return what a spec says of them."""
-        limits, seconds = self.settings.limits, 0.0
         keys: dict[str, list[str]] = {}
+        new: dict[str, tuple[str, bytes]] = {}
         for label, name, content in files:
             secret = hashlib.blake2b(content, key=self._secret, digest_size=16)
             secret.update(name.encode("utf-8", "replace"))  # it is shown to whoever sent it
             key = secret.hexdigest()
             keys.setdefault(label.strip(), []).append(key)
-            if key in self.examples:
-                continue
-            audio = uploads.decode(content, rate=None, limits=limits, name=name)
-            seconds += audio.seconds
-            if seconds > limits.seconds:
-                raise LimitError(
-                    f"The examples are longer than {limits.seconds:g} s together, the most that is "
-                    "allowed; send the parts that sound"
-                )
+            if key not in self.examples:
+                new[key] = name, content
+        recordings = uploads.decode_several(new.values(), rate=None, limits=self.settings.limits)
+        for (key, (name, content)), audio in zip(new.items(), recordings, strict=True):
             try:
                 [example] = embed_examples(self.embedder.embed, [audio])
             except AudioError as error:

@@ -18,7 +18,7 @@ from driftscore.pipelines import softmax_answer
 from driftscore.scoring.head import Result
 from driftscore.service.bodies import json_body, parse_json
 from driftscore.service.heads import HeadSpec
-from driftscore.service.problems import documented, parse
+from driftscore.service.problems import documented
 from driftscore.service.scoring import ScoredLabel
 from driftscore.service.state import Body, State, queued
 from driftscore.service.uploads import SOUND, of_base64
@@ -64,7 +64,7 @@ def hub(
     name = state.name_request("/hf", response)
     content, options = body, HubParameters()
     if body.lstrip()[:1] == b"{":  # no sound file begins so
-        given = parse(HubRequest, parse_json(body))
+        given = parse_json(HubRequest, body)
         inputs, options = given.inputs, given.parameters
         if isinstance(inputs, dict):
             inputs = next((inputs[key] for key in _KEYS if key in inputs), "")

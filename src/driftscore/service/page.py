@@ -10,7 +10,6 @@ An error names the field that it belongs to in the header `X-Field`.
 import base64
 import io
 import time
-from asyncio import to_thread
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
@@ -30,7 +29,7 @@ from driftscore.audio.recordings import Audio, Samples
 from driftscore.audio.spectrogram import Picture, spectrogram
 from driftscore.backbones.vectors import Matrix
 from driftscore.decisions.store import DecisionStore
-from driftscore.errors import DriftscoreError, UsageError
+from driftscore.errors import DriftscoreError
 from driftscore.events.tracking import Detection
 from driftscore.formats import write_rows
 from driftscore.service.heads import CompiledHead, HeadSpec
@@ -45,12 +44,10 @@ from driftscore.service.page_mixing import (
 from driftscore.service.problems import status_of
 from driftscore.service.state import Body, ServiceState, State, queued
 from driftscore.text.presets import AUTO
-from driftscore.text.prompts import compose
 
 Json = dict[str, object]
 OWN_NOISE = "clip:"
 """Begins the name of a noise that is a recording of the user."""
-_SHOWN_PROMPTS = 4
 _PEAK = 0.9  # of a sound that is played: mixtures at low SNRs would clip
 
 OPENED = "opened"
@@ -84,6 +81,12 @@ EXAMPLES: list[Json] = [
 """
 
 
+class Strict(BaseModel):
+    """Fields of a request, and no others."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
 class PageMix(BaseModel):
     """A part of a recording, and the noise that is added to it."""
 
@@ -92,10 +95,8 @@ class PageMix(BaseModel):
     snr_db: float | None = Field(None, allow_inf_nan=False)
 
 
-class Labels(BaseModel):
+class Labels(Strict):
     """The words of a visitor, and examples by label: ids of `/page/examples`."""
-
-    model_config = ConfigDict(extra="forbid")
 
     labels: list[str] = []
     examples: dict[str, list[Annotated[str, Field(max_length=64)]]] = {}
@@ -125,10 +126,8 @@ class LabelledMix(Labels, PageMix):
     """For a sweep: the label that counts as right; empty for the one that wins without noise."""
 
 
-class Verdict(BaseModel):
+class Verdict(Strict):
     """What a person says of an event; empty for a verdict that is taken back."""
-
-    model_config = ConfigDict(extra="forbid")
 
     verdict: Literal["right", "wrong", ""]
 
@@ -143,10 +142,8 @@ class ListedEvent(BaseModel):
     answer: str = ""
 
 
-class EventExport(BaseModel):
+class EventExport(Strict):
     """Events of one recording, to be written in a format of `driftscore detect`."""
-
-    model_config = ConfigDict(extra="forbid")
 
     file: str = Field(max_length=1000)
     format: Literal["csv", "audacity"]
@@ -181,13 +178,8 @@ async def about(state: State) -> Json:
         "model": backbone.name,
         "window_s": float(backbone.seconds),
         "noises": list(SYNTHETIC),
-        "limits": {
-            "bytes": limits.body_bytes,
-            "seconds": limits.seconds,
-            "labels": min(limits.labels, limits.texts // TEXTS_PER_LABEL),
-            "label_length": limits.label_chars,
-            "minutes": round(state.clips.expiry_s / 60),
-        },
+        "limits": {**vars(limits), "labels": min(limits.labels, limits.texts // TEXTS_PER_LABEL)},
+        "minutes": round(state.clips.expiry_s / 60),
         "examples": EXAMPLES,
         "opened": "" if state.opened is None else state.opened.path.name,
         "archive": "" if state.archive is None else state.archive.folder.name,
@@ -247,35 +239,23 @@ def rank(state: State, clip_id: str, mix: LabelledMix) -> Json:
 @routes.post("/page/clips/{clip_id}/sweep")
 @queued
 def swept(state: State, clip_id: str, mix: LabelledMix) -> Json:
-    """Return scores at falling SNRs, where each rule fails, and what the labels are made of."""
+    """Return scores at falling SNRs, and where each rule fails."""
     with at_field("labels"):
         heads = page_heads(state, mix)
     default = heads["default"]
-    if mix.right and mix.right not in default.head.labels:
-        raise UsageError(f"The label {mix.right!r} that counts as right is not one of the labels")
+    right = mix.right if mix.right in default.head.labels else ""
     audio = part_of(state, clip_id, mix.start_s)
     with at_field("noise"):
         noise = noise_samples(state, mix.noise, len(audio.samples))
     compiled = {name: one.head for name, one in heads.items()}
-    result = sweep(audio, noise, compiled, lambda parts: embed(state, parts), right=mix.right)
-    prompt, noisy = "", tuple[str, ...]()
-    if result.right in mix.labels:  # else it is known by its examples alone
-        [texts] = compose([result.right]).labels
-        prompt, noisy = texts.prompt, texts.noisy
-    step = max(1, len(noisy) // _SHOWN_PROMPTS)
+    result = sweep(audio, noise, compiled, lambda parts: embed(state, parts), right=right)
     return {
         "labels": list(default.head.labels),
         "snrs_db": [None, *SNRS_DB],
         "rules": {name: list(map(_rounded, rows)) for name, rows in result.scores.items()},
         "right": result.right,
         "down_to_db": dict(result.down_to_db),
-        "why": {
-            "rule": default.summary.rule,
-            "reason": default.summary.why,
-            "prompt": prompt,
-            "noisy_count": len(noisy),
-            "noisy": noisy[step // 2 :: step][:_SHOWN_PROMPTS],
-        },
+        "why": {"rule": default.summary.rule, "reason": default.summary.why},
     }
 
 
@@ -353,35 +333,32 @@ def opened(state: State) -> Json:
 
 
 @routes.post("/page/opened/events/{number}/review")
-async def review_opened(state: State, number: int, body: Verdict) -> Json:
+def review_opened(state: State, number: int, body: Verdict) -> Json:
     """Keep what a person says of an event of the recording that was opened."""
-    if state.opened is None or not await to_thread(state.opened.answer, number, body.verdict):
+    if state.opened is None or not state.opened.answer(number, body.verdict):
         raise HTTPException(404, f"No event has the number {number}")
     return {"id": number, "verdict": body.verdict}
 
 
 @routes.get("/page/live")
-async def live(state: State, day: date | None = None, label: str = "", source: str = "") -> Json:
+def live(state: State, day: date | None = None, label: str = "", source: str = "") -> Json:
     """Return what the live tab shows of a day, by default today."""
     now = datetime.now().astimezone()
-    return await to_thread(live_view, state.events, now, day=day, label=label, source=source)
+    return live_view(state.events, now, day=day, label=label, source=source)
 
 
 @routes.get("/page/live/events/{event_id}/clip")
-async def clip(state: State, event_id: int) -> FileResponse:
+def clip(state: State, event_id: int) -> FileResponse:
     """Return the audio of an event."""
-    path = None if state.events is None else await to_thread(state.events.clip, event_id)
-    if path is None:
+    if state.events is None or (path := state.events.clip(event_id)) is None:
         raise HTTPException(404, "There is no clip of this event")
     return FileResponse(path, media_type="audio/flac")
 
 
 @routes.post("/page/live/events/{event_id}/review")
-async def review(state: State, event_id: int, body: Verdict) -> Json:
+def review(state: State, event_id: int, body: Verdict) -> Json:
     """Keep what a person says of an event."""
-    if state.events is None:
-        raise HTTPException(404, "No listener is connected to this service")
-    if not await to_thread(state.events.review, event_id, body.verdict):
+    if state.events is None or not state.events.review(event_id, body.verdict):
         raise HTTPException(404, f"No event has the id {event_id}")
     return {"id": event_id, "verdict": body.verdict}
 

@@ -74,18 +74,11 @@ class OpenedRecording:
 
     def overview(self) -> Picture:
         """Return a spectrogram of a short piece of each of its columns."""
-        with soundfile.SoundFile(self._readable) as sound:
-            rate, length = sound.samplerate, round(_GLIMPSE_S * sound.samplerate)
-            if sound.frames <= MAX_COLUMNS * length:
-                return spectrogram(
-                    Audio(sound.read(dtype="float32", always_2d=True).mean(axis=1), rate)
-                )
-            pieces = []
-            for column in range(MAX_COLUMNS):
-                sound.seek(
-                    min(int((column + 0.5) / MAX_COLUMNS * sound.frames), sound.frames - length)
-                )
-                pieces.append(sound.read(length, dtype="float32", always_2d=True).mean(axis=1))
+        rate = soundfile.info(self._readable).samplerate
+        if self.seconds <= MAX_COLUMNS * _GLIMPSE_S:
+            return spectrogram(self.part(0.0, self.seconds, rate))
+        starts = (np.arange(MAX_COLUMNS) + 0.5) / MAX_COLUMNS * self.seconds
+        pieces = [self.part(start, _GLIMPSE_S, rate).samples for start in starts.tolist()]
         drawn = spectrogram(Audio(np.concatenate(pieces), rate))
         return Picture(drawn.levels, self.seconds, drawn.low_hz, drawn.high_hz)
 

@@ -2,7 +2,7 @@
 
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from fastapi import Request
@@ -17,6 +17,7 @@ from driftscore.service.uploads import NAME
 from driftscore.service.work import BusyError
 
 Content = TypeVar("Content", bound=BaseModel)
+Given = TypeVar("Given")
 
 
 class Problem(BaseModel):
@@ -76,10 +77,10 @@ def answer_of(error: Exception) -> JSONResponse:
     return problem(500, "An unexpected error in driftscore; the log of the service has it")
 
 
-def parse(model: type[Content], values: object) -> Content:
-    """Return values of a request in the form that a model describes."""
+def parse(validate: Callable[[Given], Content], values: Given) -> Content:
+    """Return values of a request as a model validates them."""
     try:
-        return model.model_validate(values)
+        return validate(values)
     except ValidationError as error:
         raise HTTPException(422, _in_words(error.errors())) from error
 

@@ -73,7 +73,7 @@ class ClassifyChoices(HeadChoices):
             if len(values) > 1 and not listed:
                 raise UsageError(f"The option {name[:40]!r} is given {len(values)} times")
             options[name] = values if listed else values[0]
-        return parse(ClassifyChoices, options)
+        return parse(ClassifyChoices.model_validate, options)
 
     def spec(self, examples: tuple[tuple[str, tuple[str, ...]], ...]) -> HeadSpec:
         """Return what the head is made of."""
@@ -141,10 +141,7 @@ class Classification(BaseModel):
 _FORM = {
     "type": "object",
     "required": ["file"],
-    "properties": {
-        "file": SOUND["schema"],
-        "labels": {"type": "string", "description": "As in the query."},
-    },
+    "properties": {"file": SOUND["schema"], "labels": {"type": "string"}},
     "additionalProperties": {"type": "string"},
     "description": "The recording, any of the query's options as fields, and examples of labels "
     "as files that are called `examples:LABEL`; those of `examples:not` are of no label.",
@@ -152,9 +149,7 @@ _FORM = {
 _BODY = {
     "required": True,
     "content": {
-        "audio/wav": SOUND,
-        "audio/flac": SOUND,
-        "application/octet-stream": SOUND,
+        **dict.fromkeys(("audio/wav", "audio/flac", "application/octet-stream"), SOUND),
         "multipart/form-data": {"schema": _FORM},
     },
 }

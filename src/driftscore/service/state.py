@@ -31,15 +31,10 @@ class ServiceState:
     """The shared objects of one running service."""
 
     def __init__(self, settings: ServiceSettings) -> None:
-        self.limits = settings.limits
-        self.events = settings.event_store
-        """Where live events are read from."""
-        self.audit = settings.audit
-        """Where decisions are recorded."""
-        self.opened = settings.opened
-        """The recording that the page shows with its events."""
-        self.archive = settings.archive
-        """What the page searches."""
+        self.limits, self.audit = settings.limits, settings.audit
+        self.events, self.opened, self.archive = (
+            settings.event_store, settings.opened, settings.archive,
+        )  # fmt: skip
         embedder = settings.backbone
         if not isinstance(embedder, Embedder):
             embedder = Embedder(embedder, text_cache=False)

@@ -8,12 +8,13 @@ what was decoded so far after every block, since a header may lie.
 import base64
 import binascii
 import shutil
+from collections.abc import Iterable, Iterator
 
 from starlette.exceptions import HTTPException
 
 from driftscore.audio.decoding import DecodingBounds, UnknownFormatError, decoded_in_memory
 from driftscore.audio.recordings import Audio, read_blocks
-from driftscore.errors import AudioError, DriftscoreError, UsageError
+from driftscore.errors import AudioError, DriftscoreError, LimitError, UsageError
 from driftscore.service.settings import Limits
 
 NAME = "The recording"
@@ -47,6 +48,22 @@ def decode(content: bytes, *, rate: int | None, limits: Limits, name: str = NAME
     if not audio.samples.any():
         raise AudioError(f"{name} is silent: every sample is zero")
     return audio
+
+
+def decode_several(
+    files: Iterable[tuple[str, bytes]], *, rate: int | None, limits: Limits
+) -> Iterator[Audio]:
+    """Yield recordings, given with their names, that are within the limit of seconds together."""
+    seconds = 0.0
+    for name, content in files:
+        audio = decode(content, rate=rate, limits=limits, name=name)
+        seconds += audio.seconds
+        if seconds > limits.seconds:
+            raise LimitError(
+                f"The recordings are longer than {limits.seconds:g} s together, the most that is "
+                "allowed; send fewer at a time"
+            )
+        yield audio
 
 
 def of_base64(text: str) -> bytes:

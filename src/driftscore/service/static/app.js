@@ -9,7 +9,7 @@ import { Try } from "./try.js";
 
 const TABS = { try: "Try", live: "Live", search: "Search" };
 const FOOTERS = {
-  try: (about) => `Recordings stay in the memory of this server until they are unused for ${about?.limits.minutes ?? 30} minutes. Nothing is stored, nothing is sent elsewhere.`,
+  try: (about) => `Recordings stay in the memory of this server until they are unused for ${about?.minutes ?? 30} minutes. Nothing is stored, nothing is sent elsewhere.`,
   live: () => "Events and verdicts are kept in the store of the listener, on this server. Nothing is sent elsewhere.",
   search: () => "The archive and its recordings stay on this server. Nothing is stored, nothing is sent elsewhere.",
 };

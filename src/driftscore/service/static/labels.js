@@ -20,7 +20,7 @@ export function useExamples(limits) {
     setProblems((old) => ({ ...old, [word]: "" }));
     for (const file of files) {
       try {
-        if (file.size > limits.bytes) throw new Error(`${file.name} has ${megabytes(file.size)}; the server takes ${megabytes(limits.bytes)}.`);
+        if (file.size > limits.body_bytes) throw new Error(`${file.name} has ${megabytes(file.size)}; the server takes ${megabytes(limits.body_bytes)}.`);
         const { id } = await uploadExample(file);
         change(word, (old) => [...old.filter((one) => one.id !== id), { id, name: file.name }]);
       } catch (error) {

@@ -150,10 +150,10 @@ export function Try({ about, link, hidden }) {
   const take = async (blob, name, changes = {}) => {
     player.halt();
     setProblem((old) => ({ ...old, sound: "" }));
-    if (blob.size > about.limits.bytes) {
+    if (blob.size > about.limits.body_bytes) {
       setClip(null);
       setExpected(false);
-      const sizes = `${name} has ${megabytes(blob.size)}; the server takes ${megabytes(about.limits.bytes)}.`;
+      const sizes = `${name} has ${megabytes(blob.size)}; the server takes ${megabytes(about.limits.body_bytes)}.`;
       setProblem((old) => ({ ...old, sound: `${sizes} Give a shorter recording, or a compressed one.` }));
       return;
     }
