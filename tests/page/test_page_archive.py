@@ -12,9 +12,9 @@ import soundfile
 from fastapi.testclient import TestClient
 
 from driftscore import Backbone, Classifier, Embedder
-from driftscore.engines.archive import open_embeddings
+from driftscore.engines.archive import RowBlock, StoredRows, open_embeddings
 from driftscore.errors import DriftscoreError, MismatchError
-from driftscore.events.search import search
+from driftscore.events.search import expected_precision, search
 from driftscore.service.page_archive import OpenedArchive
 from driftscore.service.page_opened import read_part
 from driftscore.service.settings import ServiceSettings
@@ -53,6 +53,35 @@ def test_places_are_those_of_the_library_and_the_right_recordings_come_first(
     assert best == {"siren": "siren", "church bell": "church_bell"}
     assert answer["windows"] == open_embeddings(archive).count
     assert answer["unit"] == "sd"
+
+
+def test_the_expected_precision_falls_from_sure_places_to_what_chance_gives(
+    client: TestClient,
+) -> None:
+    answer = client.post("/page/archive", json={"labels": ["siren"], "top": 4}).json()
+    shares = [one["precision"] for one in answer["places"]]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] > 0.9
+    assert shares[-1] < 0.5
+
+
+def test_nothing_is_right_where_scores_are_those_of_other_sounds(
+    rng: np.random.Generator,
+) -> None:
+    """Windows of a label that is not there score as the normal distribution of other sounds."""
+    count = 20_000
+    starts = np.arange(count, dtype=np.float64)
+    block = RowBlock(
+        Path("a"), np.zeros((count, 1), np.int8), np.array(["a"] * count, object),
+        np.stack([starts, starts + 1], axis=1),
+    )  # fmt: skip
+    stored = StoredRows(Path("a"), count, [lambda: iter([block])])
+    multiples = np.sort(rng.standard_normal(count))[::-1]
+    shares = expected_precision(multiples[:2000].tolist(), stored)
+    assert max(shares[50:]) < 0.2
+    sure = expected_precision([12.0] * 30, stored)
+    assert min(sure) > 0.99
+    assert shares == sorted(shares, reverse=True)
 
 
 def test_examples_find_what_has_no_word(client: TestClient) -> None:

@@ -9,11 +9,21 @@ A block is scored in float32, and what may be among the best again as everywhere
 the results depend neither on the blocks nor on the threads. Dropping windows below the threshold
 that the windows so far need is safe: windows that follow can only raise it, because the windows of
 a recording are in order of time and never join two places that are both before them.
+
+How many of the best k places of a label are right can be expected without a labelled one: what is
+known is how often other sounds score as high as the k-th, m spreads above what they usually do:
+
+    false = max(hours * rate_of(m), windows * P(normal > m) / windows that overlap)
+    precision = 1 - false / k, at least 0, and never lower than that of more places
+
+Sounds that resemble the label (a wolf for a dog) score higher than others; where an archive is full
+of them, fewer places are right.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from math import erfc, sqrt
 
 import numpy as np
 
@@ -21,6 +31,7 @@ from driftscore.backbones.vectors import lengths
 from driftscore.engines.archive import BLOCK, RowBlock, StoredRows
 from driftscore.engines.protocol import thread_count
 from driftscore.errors import MismatchError, UsageError
+from driftscore.events.thresholds import rate_of
 from driftscore.scoring.head import Head
 
 _ROUNDING = 1e-5
@@ -85,6 +96,27 @@ def search(
         for label, ranking in zip(head.labels, rankings, strict=True)
         for source, start_s, end_s, score in ranking.places()
     ]
+
+
+def expected_precision(multiples: Sequence[float], windows: StoredRows) -> list[float]:
+    """Return how many of the places up to each one are expected to be right, as a share.
+
+    `multiples` are the scores of the best places of a label, best first, in upper spreads above
+    what the label scores on other sounds.
+    """
+    spans = next(windows.blocks()).spans
+    if spans is None:
+        raise UsageError(f"{windows.path} does not say how long its windows are")
+    length_s = float(np.median(spans[:, 1] - spans[:, 0]))
+    steps = np.diff(spans[:, 0])
+    hop_s = float(np.median(steps[steps > 0])) if (steps > 0).any() else length_s
+    hours, overlapping = windows.count * hop_s / 3600, max(1.0, length_s / hop_s)
+    shares = []
+    for rank, multiple in enumerate(multiples, 1):
+        usual = windows.count * erfc(multiple / sqrt(2)) / 2 / overlapping
+        shares.append(max(0.0, 1 - max(hours * rate_of(multiple), usual) / rank))
+    highest: list[float] = np.maximum.accumulate(shares[::-1])[::-1].tolist()
+    return highest
 
 
 def _add(

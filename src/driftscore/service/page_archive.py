@@ -6,12 +6,14 @@ Only recordings that a search has found are played, by an id: no path of a reque
 import hashlib
 from pathlib import Path
 
+import numpy as np
+
 from driftscore.audio.clock import start_of
 from driftscore.audio.recordings import Audio
 from driftscore.backbones import Backbone, check_model
 from driftscore.detector import Detector
 from driftscore.engines.archive import open_embeddings
-from driftscore.events.search import search
+from driftscore.events.search import expected_precision, search
 from driftscore.service.page_opened import read_part
 
 
@@ -32,8 +34,17 @@ class OpenedArchive:
     def search(self, detector: Detector, top: int) -> dict[str, object]:
         """Return the best places of each label, best first; new shards are found as well."""
         stored = open_embeddings(self.folder)
+        names, rules = detector.watch.names, detector.rules
+        places = search(detector.head, stored, top=top, labels=len(names))
+        precisions: list[float | None] = [None] * len(places)
+        if rules.prior is not None and rules.spreads is not None:
+            precisions = []
+            for c, name in enumerate(names):
+                scores = [place.score for place in places if place.label == name]
+                multiples = (np.array(scores) - rules.prior[c]) / rules.spreads[c]
+                precisions += expected_precision(multiples.tolist(), stored)
         rows: list[dict[str, object]] = []
-        for place in search(detector.head, stored, top=top, labels=len(detector.watch.names)):
+        for place, precision in zip(places, precisions, strict=True):
             key = hashlib.blake2b(place.source.encode(), digest_size=8).hexdigest()
             self._sources[key] = place.source
             start = start_of(place.source)
@@ -45,6 +56,7 @@ class OpenedArchive:
                     "start_s": place.start_s,
                     "end_s": place.end_s,
                     "score": place.score,
+                    "precision": precision,
                     "time": "" if start is None else start.text_at(place.start_s),
                     "playable": self._path(place.source) is not None,
                 }

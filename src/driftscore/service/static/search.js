@@ -26,7 +26,8 @@ function Places({ label, places, unit, playing, problems, onPlay }) {
         : html`<span class="hint" title="The recording is not on this server">no file</span>`}
       <span class="where" title=${place.file}><strong class="label">${nameOf(place)}</strong> <span class="span">${span(place)}</span>${place.time && html` <span class="span">${place.time.replace("T", " ").slice(0, 19)}</span>`}</span>
       <span class="track"><span class="fill" style=${{ transform: `scaleX(${Math.max(0, place.score / high)})` }}></span></span>
-      <span class="score">${signed(place.score.toFixed(unit === "sd" ? 1 : 3))}${place.precision != null ? html` \u00b7 right in about ${Math.round(100 * place.precision)} %` : ""}</span>
+      ${place.precision !== null && html`<span class="score" title="Of this place and the better ones so many are expected to be right, if no other sound of the archive resembles it">${Math.round(100 * place.precision)} % right</span>`}
+      <span class="score">score ${signed(place.score.toFixed(unit === "sd" ? 1 : 3))}</span>
       ${problems[place.key] && html`<p class="problem" role="alert">${problems[place.key]}</p>`}</li>`)}</ol>
     ${places.length > rows && html`<button type="button" class="quiet" onClick=${() => setRows(places.length)}>Show ${places.length - rows} more</button>`}
   </section>`;
