@@ -92,7 +92,7 @@ def test_everything_can_be_reached_with_the_keyboard(visit: Visit) -> None:
         "A street, 60 s",
         "A siren, 5 s",
         "words",
-        *(f"{word} +: add recordings of it" for word in WORDS.split(", ")),
+        *(f"{word} +\n: add recordings of it" for word in WORDS.split(", ")),
         "Copy link",
         "noise",
         "snr",
