@@ -10,28 +10,27 @@ the results depend neither on the blocks nor on the threads. Dropping windows be
 that the windows so far need is safe: windows that follow can only raise it, because the windows of
 a recording are in order of time and never join two places that are both before them.
 
-How many of the best k places of a label are right can be expected without a labelled one: what is
-known is how often other sounds score as high as the k-th, m spreads above what they usually do:
+How many of the best k places of a label are right can be expected without a labelled one, from the
+scores of other sounds, those of the calibration:
 
-    false = max(hours * rate_of(m), windows * P(normal > m) / windows that overlap)
-    precision = 1 - false / k, at least 0, and never lower than that of more places
+    S(t)        the share of them that scores t or more; beyond their 98 % quantile q an exponential
+                tail, S(t) = 0.02 exp((q - t) / mean excess over q)
+    precision = 1 - windows / windows that overlap * S(score of the k-th) / k
 
-Sounds that resemble the label (a wolf for a dog) score higher than others; where an archive is full
-of them, fewer places are right.
+at least 0, and never lower than that of more places. The calibration may hold sounds of the label,
+which makes it cautious; where an archive is full of sounds that resemble the label, it is not.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from math import erfc, sqrt
 
 import numpy as np
 
-from driftscore.backbones.vectors import lengths
+from driftscore.backbones.vectors import Scores, lengths
 from driftscore.engines.archive import BLOCK, RowBlock, StoredRows
 from driftscore.engines.protocol import thread_count
 from driftscore.errors import MismatchError, UsageError
-from driftscore.events.thresholds import rate_of
 from driftscore.scoring.head import Head
 
 _ROUNDING = 1e-5
@@ -40,6 +39,8 @@ _STEP = 64
 """Rows per product. Of larger ones OpenBLAS gives some to threads of its own, beside ours: a search
 for five words then takes twice the time of the processor."""
 _WAITING = 512
+_TAIL = 0.02
+"""The share of other sounds whose scores beyond are taken for an exponential tail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,25 +99,25 @@ def search(
     ]
 
 
-def expected_precision(multiples: Sequence[float], windows: StoredRows) -> list[float]:
+def expected_precision(scores: Sequence[float], others: Scores, windows: StoredRows) -> list[float]:
     """Return how many of the places up to each one are expected to be right, as a share.
 
-    `multiples` are the scores of the best places of a label, best first, in upper spreads above
-    what the label scores on other sounds.
+    `scores` are those of the best places of a label, best first, and `others` what the label scores
+    on other sounds.
     """
     spans = next(windows.blocks()).spans
     if spans is None:
         raise UsageError(f"{windows.path} does not say how long its windows are")
-    length_s = float(np.median(spans[:, 1] - spans[:, 0]))
-    steps = np.diff(spans[:, 0])
+    steps, length_s = np.diff(spans[:, 0]), float(np.median(spans[:, 1] - spans[:, 0]))
     hop_s = float(np.median(steps[steps > 0])) if (steps > 0).any() else length_s
-    hours, overlapping = windows.count * hop_s / 3600, max(1.0, length_s / hop_s)
-    shares = []
-    for rank, multiple in enumerate(multiples, 1):
-        usual = windows.count * erfc(multiple / sqrt(2)) / 2 / overlapping
-        shares.append(max(0.0, 1 - max(hours * rate_of(multiple), usual) / rank))
-    highest: list[float] = np.maximum.accumulate(shares[::-1])[::-1].tolist()
-    return highest
+    separate = windows.count / max(1.0, length_s / hop_s)
+    high = np.quantile(others, 1 - _TAIL)
+    excess = max(1e-9, float((others[others >= high] - high).mean()))
+    found = np.array(scores)
+    reached = (others[None] >= found[:, None]).mean(axis=1)
+    tail = _TAIL * np.exp(np.minimum(0.0, high - found) / excess)
+    shares = 1 - separate * np.where(found > high, tail, reached) / np.arange(1, len(found) + 1)
+    return list(np.maximum.accumulate(np.maximum(0.0, shares)[::-1])[::-1].tolist())
 
 
 def _add(

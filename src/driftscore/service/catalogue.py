@@ -1,12 +1,10 @@
-"""Heads by id, and lists of what there is to choose from: rules and backbones."""
+"""Heads by id, and what there is: rules, and the model that is served."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, Field
 
-from driftscore.backbones import KIND as BACKBONES
-from driftscore.errors import DriftscoreError
 from driftscore.service.bodies import json_body, parse_json
 from driftscore.service.heads import (
     ID_PATTERN,
@@ -19,7 +17,6 @@ from driftscore.service.problems import documented
 from driftscore.service.scoring import Finite, HeadChoices
 from driftscore.service.state import Body, State, queued
 from driftscore.service.uploads import of_base64
-from driftscore.system import plugins
 
 
 class HeadRequest(HeadChoices):
@@ -49,15 +46,13 @@ class RuleAnswer(BaseModel):
 
 
 class BackboneAnswer(BaseModel):
-    """A model family that is installed; one of them is served."""
+    """The model that is served."""
 
     name: str
-    what: str
-    served: bool
-    dim: int | None = None
-    rate: int | None = Field(default=None, description="Sample rate of its input, in Hz.")
-    seconds: float | None = Field(default=None, description="Length of its window.")
-    fingerprint: str | None = None
+    dim: int
+    rate: int = Field(description="Sample rate of its input, in Hz.")
+    seconds: float = Field(description="Length of its window.")
+    fingerprint: str
 
 
 routes = APIRouter(prefix="/v1", tags=["heads and rules"])
@@ -115,22 +110,6 @@ async def rules() -> list[RuleAnswer]:
 
 @routes.get("/backbones", responses=documented(401, 403, 503))
 async def backbones(state: State) -> list[BackboneAnswer]:
-    """List the model families that are installed, and describe the one that is served."""
+    """Describe the model that is served: there is one per process."""
     state.check_ready()
-    model, families = state.embedder.backbone, {}
-    for name in plugins.names(BACKBONES):
-        try:
-            families[name] = plugins.summary(plugins.find(BACKBONES, name))
-        except DriftscoreError as error:
-            families[name] = str(error)
-    served = BackboneAnswer(
-        name=model.name,
-        what=families.pop(model.name, ""),
-        served=True,
-        dim=model.dim,
-        rate=model.rate,
-        seconds=model.seconds,
-        fingerprint=model.fingerprint,
-    )
-    others = [BackboneAnswer(name=name, what=what, served=False) for name, what in families.items()]
-    return [served, *others]
+    return [BackboneAnswer.model_validate(state.embedder.backbone, from_attributes=True)]

@@ -34,15 +34,15 @@ class OpenedArchive:
     def search(self, detector: Detector, top: int) -> dict[str, object]:
         """Return the best places of each label, best first; new shards are found as well."""
         stored = open_embeddings(self.folder)
-        names, rules = detector.watch.names, detector.rules
+        names, calibration = detector.watch.names, detector.calibration
         places = search(detector.head, stored, top=top, labels=len(names))
         precisions: list[float | None] = [None] * len(places)
-        if rules.prior is not None and rules.spreads is not None:
+        if calibration is not None:
+            others = detector.head.scores(np.concatenate([calibration.clean, calibration.noisy]))
             precisions = []
             for c, name in enumerate(names):
                 scores = [place.score for place in places if place.label == name]
-                multiples = (np.array(scores) - rules.prior[c]) / rules.spreads[c]
-                precisions += expected_precision(multiples.tolist(), stored)
+                precisions += expected_precision(scores, others[:, c], stored)
         rows: list[dict[str, object]] = []
         for place, precision in zip(places, precisions, strict=True):
             key = hashlib.blake2b(place.source.encode(), digest_size=8).hexdigest()
