@@ -17,7 +17,7 @@ scores of other sounds, those of the calibration:
                 tail, S(t) = 0.02 exp((q - t) / mean excess over q)
     precision = 1 - windows / windows that overlap * S(score of the k-th) / k
 
-at least 0, and never lower than that of more places. The calibration may hold sounds of the label,
+at least 0, and never lower than that of more places; 0 if S is above 0.01. The calibration may hold sounds of the label,
 which makes it cautious; where an archive is full of sounds that resemble the label, it is not.
 """
 
@@ -41,6 +41,8 @@ for five words then takes twice the time of the processor."""
 _WAITING = 512
 _TAIL = 0.02
 """The share of other sounds whose scores beyond are taken for an exponential tail."""
+_FITS = 0.01
+"""A place that more than this share of other sounds reaches is not expected to be right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +118,10 @@ def expected_precision(scores: Sequence[float], others: Scores, windows: StoredR
     found = np.array(scores)
     reached = (others[None] >= found[:, None]).mean(axis=1)
     tail = _TAIL * np.exp(np.minimum(0.0, high - found) / excess)
-    shares = 1 - separate * np.where(found > high, tail, reached) / np.arange(1, len(found) + 1)
-    return list(np.maximum.accumulate(np.maximum(0.0, shares)[::-1])[::-1].tolist())
+    share = np.where(found > high, tail, reached)
+    right = np.maximum(0.0, 1 - separate * share / np.arange(1, len(found) + 1))
+    right[share > _FITS] = 0.0
+    return list(np.maximum.accumulate(right[::-1])[::-1].tolist())
 
 
 def _add(
