@@ -17,8 +17,9 @@ scores of other sounds, those of the calibration:
                 tail, S(t) = 0.02 exp((q - t) / mean excess over q)
     precision = 1 - windows / windows that overlap * S(score of the k-th) / k
 
-at least 0, and never lower than that of more places; 0 if S is above 0.01. The calibration may hold sounds of the label,
-which makes it cautious; where an archive is full of sounds that resemble the label, it is not.
+at least 0, and never lower than that of more places; 0 if S is above 0.01. The calibration may hold
+sounds of the label, which makes it cautious; where an archive is full of sounds that resemble the
+label, it is not.
 """
 
 from collections.abc import Callable, Iterator, Sequence
