@@ -25,8 +25,8 @@ def _simd() -> str:
     from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 
     features = _multiarray_umath.__cpu_features__
-    names = ("AVX512_SKX", "X86_V4", "AVX2", "X86_V3", "ASIMD")
-    return next((name for name in names if features.get(name)), "no vectors")
+    levels = {"X86_V4": "AVX512", "X86_V3": "AVX2", "ASIMD": "ASIMD"}
+    return next((text for name, text in levels.items() if features.get(name)), "neither")
 
 
 def _timed(clips: int, turns: int) -> dict[str, object]:
