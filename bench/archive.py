@@ -148,8 +148,8 @@ def _index(work: str, rows: Matrix, head: Head, find_s: float) -> list[Figure]:
             f"searches after which an index (usearch, HNSW) has cost less: {work}",
             Spread.of([build_s / find_s]), "searches",
             note=f"building takes {1e6 * build_s:.0f} microseconds of the processor per window, "
-            f"a search by `find` {1e6 * find_s:.1f}; the index has {recall:.0f} % of the {TOP} best "
-            f"windows and takes {index.memory_usage / len(rows):.0f} bytes of memory per window",
+            f"a search by `find` {1e6 * find_s:.1f}; of the best {TOP} windows the index finds "
+            f"{recall:.0f} %, and it takes {index.memory_usage / len(rows):.0f} bytes per window",
         )
     ]  # fmt: skip
 

@@ -105,7 +105,7 @@ def test_precision_does_not_depend_on_how_scores_are_spread(shape: str) -> None:
     elif shape == "one value":
         scores[:] = 0.1
     elif shape == "float64":
-        scores = 1 + 1e-12 * rng.integers(0, 50, scores.shape)
+        scores = 1 + 1e-12 * rng.integers(0, 50, scores.shape).astype(np.float64)
     else:
         scores *= 1.7e308 / np.abs(scores).max()
     truth = rng.random(scores.shape) < 0.1

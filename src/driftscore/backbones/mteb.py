@@ -22,7 +22,14 @@ from typing import Any
 import numpy as np
 
 from driftscore.backbones import hub
-from driftscore.backbones.devices import CPU, WindowBatches, first_batch, torch_device
+from driftscore.backbones.devices import (
+    CPU,
+    WindowBatches,
+    first_batch,
+    inference,
+    torch_device,
+    torch_place,
+)
 from driftscore.backbones.protocol import Backbone, Features
 from driftscore.backbones.vectors import Matrix, Vector, unit
 from driftscore.errors import (
@@ -85,7 +92,7 @@ def load(
     batch = first_batch(place, batch_size)
     try:
         with hub.offline_if_unreachable():
-            encoder = meta.load_model(device=place)
+            encoder = meta.load_model(device=torch_place(place))
     except ImportError as error:
         groups = ",".join(dict.fromkeys((*(meta.extra_requirements_groups or ()), "audio")))
         raise MissingExtraError(name, command=f"pip install 'mteb[{groups}]'") from error
@@ -146,6 +153,7 @@ class Mteb(Backbone):
             seconds=self.seconds,
             remote_code=self.remote_code,
             device=self.device,
+            batch_size=self.batch,
         )
         return hub.load_again, (again, self.fingerprint)
 
@@ -180,7 +188,7 @@ class Mteb(Backbone):
         inputs: Any = _Inputs(kind, items)
         count = len(items)
         loader = DataLoader(inputs, batch_size=count, collate_fn=lambda _: {kind: list(items)})
-        with self._encoding, _fixed_randomness():
+        with self._encoding, _fixed_randomness(), inference(self.device):
             output: Any = self.encoder.encode(
                 loader, task_metadata=self._task, hf_split="test", hf_subset="default",
                 batch_size=count, show_progress_bar=False,
