@@ -40,6 +40,7 @@ from driftscore.errors import (
     UsageError,
     unknown,
 )
+from driftscore.storage.files import first_line
 from driftscore.system.process import environment
 
 RATE = 48_000
@@ -97,10 +98,10 @@ def load(
         groups = ",".join(dict.fromkeys((*(meta.extra_requirements_groups or ()), "audio")))
         raise MissingExtraError(name, command=f"pip install 'mteb[{groups}]'") from error
     except OSError as error:
-        reason = hub.first_line(error)
-        raise DownloadError(f"mteb cannot load {name}: {reason} {hub.what_to_do(name)}") from error
+        reason = f"{first_line(error)}. {hub.what_to_do(name)}"
+        raise DownloadError(f"mteb cannot load {name}: {reason}") from error
     except Exception as error:  # each model has code of its own
-        reason = f"{type(error).__name__}: {error}".split("\n")[0]
+        reason = f"{type(error).__name__}: {first_line(error)}"
         raise FormatError(f"mteb cannot load {name}: {reason}") from error
     rate = rate or _stated(encoder, ("sampling_rate", "sample_rate", "target_sampling_rate"), RATE)
     if seconds is None:

@@ -38,6 +38,7 @@ from driftscore.backbones.onnx.sessions import embed_alike
 from driftscore.backbones.protocol import LOGIT_SCALE, Backbone, Features
 from driftscore.backbones.vectors import Matrix, Vector, unit
 from driftscore.errors import FormatError, MissingExtraError, UsageError
+from driftscore.storage.files import first_line
 from driftscore.system.process import environment
 
 KNOWN = tuple(
@@ -231,8 +232,7 @@ def _read_model(home: Path) -> Any:
                 output_loading_info=True,
             )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
-        reason = hub.first_line(error)
-        raise FormatError(f"The PE-AV in {home} cannot be loaded: {reason}") from error
+        raise FormatError(f"The PE-AV in {home} cannot be loaded: {first_line(error)}") from error
     model, report = loaded
     missing = sorted(report["missing_keys"]) + sorted(map(str, report["mismatched_keys"]))
     if missing:

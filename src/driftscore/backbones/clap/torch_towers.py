@@ -24,7 +24,7 @@ from driftscore.backbones.devices import CPU, first_batch, inference, torch_devi
 from driftscore.backbones.protocol import Features
 from driftscore.backbones.vectors import Matrix
 from driftscore.errors import FormatError, MissingExtraError
-from driftscore.storage.files import is_folder
+from driftscore.storage.files import first_line, is_folder
 from driftscore.system.process import environment
 
 TorchModel = Any
@@ -64,8 +64,8 @@ class TorchTowers:
                 model: Any = transformers.ClapModel.from_pretrained(home, use_safetensors=True)
             except (OSError, ValueError) as error:
                 raise FormatError(
-                    f"The CLAP model {name!r} cannot be loaded: {hub.first_line(error)} It must be "
-                    "a folder or a hub id with config.json, preprocessor_config.json, a tokenizer "
+                    f"The CLAP model {name!r} cannot be loaded: {first_line(error)}. It must be a "
+                    "folder or a hub id with config.json, preprocessor_config.json, a tokenizer "
                     "and safetensors weights"
                 ) from error
         tokenizer.no_padding()  # texts of one length are encoded together
