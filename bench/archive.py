@@ -135,7 +135,7 @@ def _index(work: str, rows: Matrix, head: Head, find_s: float) -> list[Figure]:
     except ImportError:
         return []
     codes, _ = packed_rows(rows)
-    index = Index(ndim=head.dim, metric="ip", dtype="i8")
+    index = Index(ndim=head.dim, metric="cos", dtype="i8")
     start = time.process_time()
     index.add(np.arange(len(rows)), codes)
     build_s = (time.process_time() - start) / len(rows)
