@@ -365,6 +365,10 @@ def _parquet_blocks(path: Path, file: Any, column: str, *, ours: bool) -> Iterat
                     f"The column {column!r} of {path} must hold lists of numbers, all of one "
                     "length and none empty"
                 )
+            if empty := [name for name in has if batch[name].null_count]:
+                raise FormatError(
+                    f"The column {empty[0]!r} of {path} has empty cells; fill or rename it"
+                )
             # Not `to_numpy`, which imports pandas: that takes longer than many a search.
             numbers = {name: np.from_dlpack(batch[name]) for name in has - {"file"}}
             files, spans = _numbers(path, first, 0 if "file" in has else size), None
