@@ -302,7 +302,7 @@ def test_columns_that_are_no_embeddings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"ragged, empty, .* none called 'x'"):
         open_embeddings(path, "x")
     pq.write_table(pyarrow.table({"v": [[1.0], [2.0]], "file": ["a", None]}), path)
-    with pytest.raises(FormatError, match="'file' of .* has empty cells; fill or rename it"):
+    with pytest.raises(FormatError, match=r"'file' of .* has empty cells; fill or rename it"):
         open_embeddings(path).read()
     (tmp_path / "none").mkdir()
     with pytest.raises(FormatError):
