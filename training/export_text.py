@@ -3,8 +3,8 @@
 The graph is built node by node. Matrices are int8 with a scale per output column, converted to
 float32 once when the session is created (Cast and Mul are constant-folded; a DequantizeLinear would
 run for every text). The piece table stays packed (`training.text_vocabulary`), and only the rows of
-a text are unpacked. The anchors and tau are part of the graph. Outputs: `embedding` (1, 527), and `sentence` (1, 384) in
-MiniLM's space, for tests.
+a text are unpacked. The anchors and tau are part of the graph. Outputs: `embedding` (1, 527), and
+`sentence` (1, 384) in MiniLM's space, for tests.
 
     python -m training.export_text
 """

@@ -1,10 +1,9 @@
 """Exchange pieces of the exported text tower: everyday words in place of words nobody listens to.
 
 The second edition chose its whole words by frequency in WordNet, with ties in alphabetical order:
-it has "ornithogalum", and spells "lorry", "freezer" and "tuba" from fragments. How common a word is,
-SCOWL says (word lists by size, from Debian: 10 for the commonest words, 95 for the rarest). Words of
-level 70 and above give their places, unless the lexicon, a class name or MiniLM has them as a word,
-to
+it had "ornithogalum", and spelt "lorry", "freezer" and "tuba" from fragments. SCOWL says how common
+a word is (word lists by size, from Debian: 10 for the commonest words, 95 for the rarest). Words of
+level 70 and above give their places, unless the lexicon, a class name or MiniLM has them, to
 
 1. the words of the lexicon,
 2. nouns by level; within a level WordNet's names of artifacts, animals, acts, events, phenomena and

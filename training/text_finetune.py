@@ -7,8 +7,9 @@ rate, the anchors are trained; the pieces are not. Texts that contain an entry o
 never used; with `--without-public` neither are label names of public test sets and their synonyms.
 
 Every `HELD_OUT`th key of the files `everyday_*`, which no earlier edition saw, is not trained on:
-choices are made on these, and the limit of `training.word_doubts`. The learning rate depends on the number of steps and falls to zero. A run
-continues from its checkpoint in OUT. At the end: `python -m training.export_text --work OUT`.
+choices are made on these, and the limit of `training.word_doubts`. The learning rate depends on the
+number of steps and falls to zero. A run continues from its checkpoint in OUT. At the end:
+`python -m training.export_text --work OUT`.
 
     python -m training.text_finetune --work WORK --start FOLDER --out OUT --steps 2000
 """

@@ -3,7 +3,8 @@
 For limits on the share of a word's three nearest tags (`driftscore.scoring.meaning`), prints how
 many words are reported as unclear, how many of those have a wrong first tag, and how many of all
 words with a wrong first tag are reported: for the held-out keys of the lexicon, on which the limit
-is chosen, then for the word test and for the label names of public sets. A word that the model can only spell counts as unclear at every limit.
+is chosen, then for the word test and for the label names of public sets. A word that the model can
+only spell counts as unclear at every limit.
 """
 
 import argparse
