@@ -33,6 +33,13 @@ if TYPE_CHECKING:
 
 EventRow = dict[str, OutputValue]
 EVENT_COLUMNS = tuple(span_row("", "", 0.0, 0.0, 0.0))
+HINTS = {
+    "false_alarms": "--false-alarms 0.1 for fewer or 2 for more",
+    "plot": "--plot night.png for a picture",
+    "out": "--format raven (audacity, csv, ...) --out FILE to export",
+    "clips": "--clips FOLDER for the audio",
+}
+"""What to try next, by the option that it is about."""
 EVENT_TITLE = "Events: scores and thresholds are above the recent background of the label"
 watch_options = take.together(
     take.label_options,
@@ -162,6 +169,11 @@ def detect(
         if clips is not None:
             silent = [label.name for label in detector.watch.labels if not label.clips]
             search.clips = ClipFolder(clips, around_s=margin_s, without=silent)
+        done = {
+            "false_alarms": options["false_alarms"] or options["threshold"],
+            "plot": plot, "out": out, "clips": clips,
+        }  # fmt: skip
+        search.hints = [HINTS[name] for name, value in done.items() if value is None]
         if plot is not None and len(recordings) == 1:
             search.track = PictureTrack(detector.watch.names, hop_s=detector.hop_s)
         elif plot is not None:
@@ -195,6 +207,8 @@ class EventSearch:
     """For the picture of one recording."""
     hours: "HourCounts | None" = None
     """For the picture of several recordings, by the hour of day."""
+    hints: Sequence[str] = ()
+    """What to try next: options that were not given."""
     seconds: float = 0.0
     count: int = 0
     clip_count: int = 0
@@ -244,6 +258,7 @@ class EventSearch:
         if log is not None and read and log.read().done and self.resume:
             say(f"{recording}: continuing at {hours_text(len(log.done) * detector.hop_s)}")
         reported: list[Event] = []
+        nearly: list[Event] = []
         with nullcontext() if log is None else log.writing(keep=embedder.audio_cache):
             if self.audit is None:
                 events = detector.events(
@@ -259,6 +274,8 @@ class EventSearch:
                 if event.rejected:
                     if self.nearest is None or _share(event) > _share(self.nearest):
                         self.nearest = event
+                    if self.track is not None:
+                        nearly.append(event)
                     continue
                 reported.append(event)
                 self.count += 1
@@ -273,7 +290,7 @@ class EventSearch:
             written = self.clips.cut(recording, reported)
             self.clip_count += sum(path is not None for path in written)
         if self.track is not None:
-            self.drawn = (reported, recording, start)
+            self.drawn = (reported + nearly, recording, start)
         if self.hours is not None:
             self.hours.add(start, seconds, reported)
 
@@ -292,6 +309,8 @@ class EventSearch:
                 events, name, start = self.drawn
                 plot_recording(plot, self.track, events, name=name, start=start)
             say(f"Picture in {plot}")
+        if not self.seconds:
+            return  # nothing could be read: that was reported
         threshold, alarms = self.detector.settings.threshold, self.detector.false_alarms
         budget = f"a threshold of {threshold or 0:g}"
         if threshold is None:
@@ -305,10 +324,8 @@ class EventSearch:
                 f"nearest: {near.label!r} at {hours_text(near.start_s)} with {near.score:.2f} of "
                 f"{near.threshold:.2f} ({near.rejected})"
             )
-        say(
-            "next: --false-alarms 0.1 for fewer or 2 for more, --plot night.png for a picture, "
-            "--format raven (audacity, csv, ...) --out FILE to export, --clips FOLDER for the audio"
-        )
+        if self.hints:
+            say(f"next: {', '.join(self.hints)}")
 
 
 def _share(event: Event) -> float:
