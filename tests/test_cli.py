@@ -124,6 +124,15 @@ def test_next_steps_are_those_that_were_not_taken(run: Run, wav: WriteWav, tmp_p
     assert run(*ask, *taken)[2].partition("next:")[2].strip() == "--plot night.png for a picture"
 
 
+def test_detect_says_what_can_be_expected_of_each_word_unless_all_are_good(
+    run: Run, wav: WriteWav
+) -> None:
+    night = wav("night.wav", seconds=20.0)
+    err = run("detect", night, "--labels", "rooster, street music", "-f", "csv")[2]
+    assert "expected: rooster: good; street music: poor, it resembles 'music'" in err
+    assert "expected:" not in run("detect", night, "--labels", "rooster", "-f", "csv")[2]
+
+
 def test_nothing_is_said_about_events_where_nothing_could_be_read(run: Run, tmp_path: Path) -> None:
     status, _, err = run("detect", tmp_path / "none.wav", *ASK, "-f", "csv")
     assert status

@@ -7,11 +7,19 @@ from hypothesis import strategies as st
 
 from driftscore import UsageError
 from driftscore.events.thresholds import (
+    MAX_REACH_SHIFT,
+    PROMISES,
     RATES,
+    REACH_WEIGHT,
+    TOP_SHARE,
+    TYPICAL_REACH,
     multiple_for,
     own_multiples,
+    promise,
     quiet_multiples,
     rate_of,
+    reach,
+    reach_shift,
     upper_spread,
 )
 
@@ -26,6 +34,25 @@ def test_the_highest_scores_do_not_change_the_upper_spread() -> None:
     plain = upper_spread(scores)
     scores[np.argsort(scores[:, 0])[-50:]] += 100
     np.testing.assert_array_equal(upper_spread(scores), plain)
+
+
+def test_the_reach_is_the_mean_of_the_highest_scores_in_upper_spreads() -> None:
+    scores = np.random.default_rng(0).normal([3.0, -1.0], [0.5, 2.0], size=(3_200, 2))
+    highest = np.sort(scores, axis=0)[-round(3_200 * TOP_SHARE) :].mean(axis=0)
+    expected = (highest - np.median(scores, axis=0)) / upper_spread(scores)
+    np.testing.assert_allclose(reach(scores), expected)
+    assert reach(scores[:20]).shape == (2,)
+
+
+def test_a_threshold_moves_with_the_reach_up_to_a_limit() -> None:
+    far = np.array([TYPICAL_REACH, TYPICAL_REACH + 1, TYPICAL_REACH - 1, 99.0, -99.0])
+    expected = [0, REACH_WEIGHT, -REACH_WEIGHT, MAX_REACH_SHIFT, -MAX_REACH_SHIFT]
+    np.testing.assert_allclose(reach_shift(far), expected, atol=1e-12)
+
+
+def test_promises_get_worse_with_the_reach() -> None:
+    levels = [promise(far) for far in np.linspace(12, 0, 50)]
+    assert list(dict.fromkeys(levels)) == [word for _, word in PROMISES]
 
 
 @pytest.mark.parametrize(("multiple", "rate"), RATES)
@@ -72,7 +99,7 @@ def test_a_quiet_recording_lowers_a_threshold_only_so_far() -> None:
 
 def test_a_label_with_many_low_peaks_in_the_recording_gets_a_higher_threshold() -> None:
     usual = round(RATES[0][1] * 2)
-    calm, restless = [2.6] * usual, [2.6] * 4 * usual
+    calm, restless = [2.1] * usual, [2.1] * 4 * usual
     found = own_multiples([calm, restless], hours=2.0, false_alarms=[0.5, 0.5])
     assert found[0] == pytest.approx(multiple_for(0.5), abs=0.05)
     assert found[1] > found[0] + 0.5

@@ -16,20 +16,24 @@ import numpy as np
 
 from driftscore.audio.recordings import Recording, check_length, describe, resampled_blocks
 from driftscore.backbones.protocol import Backbone, LocalBackbone
-from driftscore.backbones.vectors import Vector
+from driftscore.backbones.vectors import Scores, Vector
 from driftscore.embedder import Embedder
 from driftscore.engines.window_log import WindowLog
 from driftscore.engines.window_stream import BLOCK_S, LIVE_BLOCK_S
 from driftscore.errors import UsageError
 from driftscore.events.stream import EventRules, EventStream, EventTracker
 from driftscore.events.thresholds import (
+    GOOD,
     LOWEST,
     MIN_LEARNT,
     Multiples,
     fitting_labels,
     multiple_for,
     own_multiples,
+    promise,
     quiet_multiples,
+    reach,
+    reach_shift,
     tail_shift,
     upper_spread,
 )
@@ -45,6 +49,9 @@ OTHER_WINDOW_S = 4.0
 """Window for a backbone that encodes each window; the next one begins half of it later."""
 _ALIKE = 0.6
 """A built-in word whose weights have this cosine with those of a label does not oppose it."""
+
+_RESEMBLES = 0.5
+"""A negative word whose scores on other sounds correlate with those of a label resembles it."""
 
 
 def window_and_hop(settings: Detection, backbone: Backbone) -> tuple[float, float]:
@@ -96,8 +103,20 @@ class Detector:
         multiples = np.array([multiple_for(budget) for budget in self._budgets])
         counts = example_counts(self.head)
         learnt = [counts.get(label.words[0], 0) >= MIN_LEARNT for label in watch.labels]
+        self.reaches: dict[str, float] = {}
+        """How far the sounds of the calibration reach for each label (`thresholds.reach`)."""
+        self.promises: dict[str, str] = {}
+        """How well each label can be expected to work: "good", "poor, it resembles 'music'"."""
         if calibration is not None:
-            multiples += np.where(learnt, tail_shift(scores)[: len(learnt)], 0.0)
+            reached = reach(scores)[: len(learnt)]
+            multiples += np.where(learnt, tail_shift(scores)[: len(learnt)], reach_shift(reached))
+            self.reaches = dict(zip(watch.names, reached.tolist(), strict=True))
+            self.promises = {
+                name: promise(far) + ("" if promise(far) == GOOD else resembled)
+                for (name, far), resembled in zip(
+                    self.reaches.items(), _resemblances(scores, watch), strict=True
+                )
+            }
         mask = opposed(self.head, watch)
         criteria = LabelRules(watch.names, multiples, np.array(shortest), watch.competing, mask)
         rules = EventRules(
@@ -198,6 +217,10 @@ class Detector:
             )
         return ("quiet" if has_quiet else "calibration") if chosen == "auto" else chosen
 
+    def expected_alarms(self, seconds: float) -> float:
+        """Return how many false alarms of all labels are expected in so much audio."""
+        return sum(self._budgets) * seconds / 3600
+
     @property
     def false_alarms(self) -> str:
         """The false alarms per hour and label that are accepted, as text: "0.5", or "0.1 to 2"."""
@@ -265,6 +288,19 @@ def _lowest(rules: EventRules) -> EventRules:
     """Return rules by which every peak from `LOWEST` on is reported."""
     low = np.full(len(rules.criteria.labels), LOWEST)
     return replace(rules, criteria=replace(rules.criteria, thresholds=low))
+
+
+def _resemblances(scores: Scores, watch: WatchList) -> list[str]:
+    """Return which negative word scores high for the same sounds as each label, as a text."""
+    count = len(watch.names)
+    with np.errstate(invalid="ignore", divide="ignore"):  # a label may score the same everywhere
+        alike = np.nan_to_num(np.atleast_2d(np.corrcoef(scores.T))[:count, count:])
+    return [
+        f", it resembles {watch.competing[int(row.argmax())]!r}"
+        if row.max(initial=0.0) >= _RESEMBLES
+        else ""
+        for row in alike
+    ]
 
 
 def grouped(head: Head, watch: WatchList, calibration: Calibration | None) -> Head:

@@ -19,7 +19,8 @@ from driftscore.engines.examples import example_files
 from driftscore.engines.window_log import window_log
 from driftscore.errors import AuditError, DriftscoreError, UsageError
 from driftscore.events.clips import AROUND_S, ClipFolder
-from driftscore.events.thresholds import DEFAULT_FALSE_ALARMS
+from driftscore.events.stream import SHOWN_LABELS
+from driftscore.events.thresholds import DEFAULT_FALSE_ALARMS, GOOD
 from driftscore.events.tracking import Detection, Event
 from driftscore.events.watchlist import WatchList
 from driftscore.formats import OutputValue, find_format, write_rows
@@ -174,6 +175,8 @@ def detect(
             "plot": plot, "out": out, "clips": clips,
         }  # fmt: skip
         search.hints = [HINTS[name] for name, value in done.items() if value is None]
+        if not windows and detection.threshold is None:
+            report_promises(detector)
         if plot is not None and len(recordings) == 1:
             search.track = PictureTrack(detector.watch.names, hop_s=detector.hop_s)
         elif plot is not None:
@@ -311,14 +314,21 @@ class EventSearch:
             say(f"Picture in {plot}")
         if not self.seconds:
             return  # nothing could be read: that was reported
-        threshold, alarms = self.detector.settings.threshold, self.detector.false_alarms
+        threshold = self.detector.settings.threshold
         budget = f"a threshold of {threshold or 0:g}"
         if threshold is None:
-            budget = f"{alarms} false alarms per hour and label (by the {self.detector.source})"
+            budget = (
+                f"{self.detector.false_alarms} false alarms per hour and label asked for "
+                f"(by the {self.detector.source})"
+            )
             if self.detector.calibration is None:
                 budget = "thresholds of raw scores: the model has no calibration"
         events_text = counted(self.count, "event") if self.count else "No events"
-        say(f"{events_text} in {hours_text(self.seconds)} of audio, with {budget}")
+        doubt = ""
+        if self.count and threshold is None and self.detector.calibration is not None:
+            alarms = min(self.count, round(self.detector.expected_alarms(self.seconds)))
+            doubt = f"; about {alarms} of them are expected to be false"
+        say(f"{events_text} in {hours_text(self.seconds)} of audio, with {budget}{doubt}")
         if not self.count and (near := self.nearest) is not None:
             say(
                 f"nearest: {near.label!r} at {hours_text(near.start_s)} with {near.score:.2f} of "
@@ -326,6 +336,19 @@ class EventSearch:
             )
         if self.hints:
             say(f"next: {', '.join(self.hints)}")
+
+
+def report_promises(detector: Detector) -> None:
+    """Report how well the labels can be expected to work, unless all of them are good."""
+    labels: dict[str, list[str]] = {}
+    for name, expected in detector.promises.items():
+        labels.setdefault(expected, []).append(name)
+    if set(labels) - {GOOD}:
+        texts = [
+            f"{', '.join(names[:SHOWN_LABELS])}{' ...' * (len(names) > SHOWN_LABELS)}: {expected}"
+            for expected, names in sorted(labels.items())
+        ]
+        say(f"expected: {'; '.join(texts)}")
 
 
 def _share(event: Event) -> float:
