@@ -5,8 +5,8 @@
 Measured on the soundscapes of part "choose" (`training.corpora.event_families`): their words and
 those that never occur are searched for with each multiple as the threshold of all labels, moved by
 their reach, and an event counts unless it is matched with a true one. Nothing here looks at the
-part "report". Prints the lines of `RATES` and the typical reach of a word, both of which belong to
-the weights of the model: put them into `driftscore/events/thresholds.py` after an exchange. The
+part "report". Prints the lines of `RATES` and what else belongs to the weights of the model: put
+them into `driftscore/events/thresholds.py` after an exchange. The
 embeddings of windows are kept in the folder of the soundscapes.
 """
 
@@ -17,7 +17,8 @@ from dataclasses import replace
 import numpy as np
 
 from driftscore import Classifier, Detector, Embedder, Event
-from driftscore.events.thresholds import TYPICAL_REACH, reach_shift, upper_spread
+from driftscore.events import thresholds
+from driftscore.events.thresholds import reach_shift, upper_spread
 from driftscore.lab import detection
 from driftscore.lab.corpora.soundscapes.truth import Soundscape
 from driftscore.lab.detection import OVERLAP
@@ -43,15 +44,20 @@ def true_events(truth: Soundscape) -> list[Event]:
     return [Event(e.label, e.start_s, e.end_s, 0.0) for e in truth.wanted]
 
 
-def false_alarms(multiple: float, families: Sequence[Searched], typical: float) -> float:
+def false_alarms(
+    multiple: float, families: Sequence[Searched], typical: float, *, moving: bool = True
+) -> float:
     """Return the false alarms per hour and label with a multiple as the threshold of all labels.
 
-    It is moved by the reach of each label; `typical` is the reach of the median word.
+    It is moved by the reach of each label; `typical` is the reach of the median word. Unless it is
+    `moving`, low peaks of the recording do not raise it.
     """
     alarms = hours = 0.0
     for _, truth, detector, embedded in families:
-        shifts = reach_shift(np.array([*detector.reaches.values()]) - typical + TYPICAL_REACH)
-        criteria = replace(detector.rules.criteria, thresholds=multiple + shifts)
+        reaches = np.array([*detector.reaches.values()])
+        shifts = reach_shift(reaches - typical + thresholds.TYPICAL_REACH)
+        low = MULTIPLES[0] + shifts if moving else np.inf
+        criteria = replace(detector.rules.criteria, thresholds=multiple + shifts, low=low)
         detector.rules = replace(detector.rules, criteria=criteria)
         events = events_of(detector, embedded, truth.seconds)
         alarms += detection.count(true_events(truth), events, OVERLAP).false_alarms
@@ -72,6 +78,9 @@ def main() -> None:
         reaches |= detector.reaches
     typical = round(float(np.median([*reaches.values()])), 1)
     print(f"TYPICAL_REACH {typical}, TYPICAL_TAIL {np.median(tails):.1f}")
+    # Thresholds move by this rate, so it comes first, and the others are measured with it.
+    thresholds.LOW_RATE = false_alarms(MULTIPLES[0], families, typical, moving=False)
+    print(f"LOW_RATE {thresholds.LOW_RATE:.3g}", flush=True)
     for multiple in MULTIPLES:
         print(f"({multiple}, {false_alarms(multiple, families, typical):.3g}),", flush=True)
 

@@ -118,7 +118,10 @@ class Detector:
                 )
             }
         mask = opposed(self.head, watch)
-        criteria = LabelRules(watch.names, multiples, np.array(shortest), watch.competing, mask)
+        low = LOWEST + multiples - [multiple_for(budget) for budget in self._budgets]
+        criteria = LabelRules(
+            watch.names, multiples, np.array(shortest), watch.competing, mask, low
+        )
         rules = EventRules(
             self.head, criteria, self.settings, self.window_s, self.hop_s, prior, spreads
         )
@@ -238,11 +241,13 @@ class Detector:
     def _with_multiples(self, rules: EventRules, multiples: Multiples) -> EventRules:
         """Return rules with other thresholds; those of the user replace them."""
         chosen = multiples.copy()
+        low = np.broadcast_to(rules.criteria.low, chosen.shape).copy()
         for c, label in enumerate(self.watch.labels):
             own = self.settings.threshold if label.threshold is None else label.threshold
             if own is not None:
                 chosen[c] = own / (1.0 if rules.spreads is None else rules.spreads[c])
-        return replace(rules, criteria=replace(rules.criteria, thresholds=chosen))
+                low[c] = np.inf  # what the user asked for does not move
+        return replace(rules, criteria=replace(rules.criteria, thresholds=chosen, low=low))
 
     def _peaks(self, events: Iterable[Event]) -> list[list[float]]:
         """Return the peaks of each label as multiples of its spread, by the lowest rules."""
@@ -287,7 +292,7 @@ def event_batches(
 def _lowest(rules: EventRules) -> EventRules:
     """Return rules by which every peak from `LOWEST` on is reported."""
     low = np.full(len(rules.criteria.labels), LOWEST)
-    return replace(rules, criteria=replace(rules.criteria, thresholds=low))
+    return replace(rules, criteria=replace(rules.criteria, thresholds=low, low=np.inf))
 
 
 def _resemblances(scores: Scores, watch: WatchList) -> list[str]:

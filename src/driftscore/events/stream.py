@@ -74,7 +74,7 @@ class EventTracker:
             if self._note is not None:
                 criteria = self.rules.criteria
                 multiples = (above / scale)[: len(criteria.labels)]
-                self._note((start_s + end_s) / 2, multiples / criteria.thresholds)
+                self._note((start_s + end_s) / 2, multiples / self.tracker.thresholds(start_s))
         self._background.update(scores, self.tracker.held((start_s + end_s) / 2))
         return events
 

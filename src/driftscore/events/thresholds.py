@@ -12,7 +12,8 @@ training.false_alarms`), for 53 words in six hours of soundscapes with two sound
 Words differ in how far sounds can rise above the others: the highest 0.3 % of the sounds of the
 calibration are at 3 u for "street music" and at 9 u for "cow". This `reach` of a label moves its
 threshold by `REACH_WEIGHT` of its distance from the typical one, so that a word that nothing scores
-high for is not given up, and it says how well a word can be expected to work (`promise`).
+high for is not given up, and it says how well a word can be expected to work (`promise`). A word
+that often comes near its threshold in a recording gets a higher one from then on (`restlessness`).
 
 In a quiet recording of the place each label has its own rate (`quiet_multiples`); in a recording
 that may hold the labels themselves only the many low peaks are counted (`own_multiples`).
@@ -31,8 +32,8 @@ Multiples = NDArray[np.float64]
 DEFAULT_FALSE_ALARMS = 1.0
 """False alarms per hour and label, in a place with two other sounds per minute."""
 RATES = (
-    (2.0, 4.34), (2.5, 2.07), (3.0, 0.921), (3.5, 0.447), (4.0, 0.211), (4.5, 0.105), (5.0, 0.0658),
-    (5.5, 0.0395), (6.0, 0.0132),
+    (2.0, 2.67), (2.5, 1.24), (3.0, 0.566), (3.5, 0.316), (4.0, 0.132), (4.5, 0.0658), (5.0, 0.0395),
+    (5.5, 0.0263), (6.0, 0.0132),
 )  # fmt: skip
 """Multiples of the upper spread, and how often per hour other sounds reach them for one label."""
 MIN_LEARNT, TYPICAL_TAIL, MAX_TAIL_SHIFT = 3, 4.1, 1.0
@@ -42,6 +43,13 @@ in words, and 3.0 to 7.0 for learnt ones: the multiple moves by the difference, 
 TOP_SHARE, TYPICAL_REACH, REACH_WEIGHT, MAX_REACH_SHIFT = 1 / 320, 5.3, 0.3, 1.0
 """The share of sounds that a reach is the mean of, the reach of the median word, and how far a
 threshold moves with it; chosen on the families "choose" of `training.corpora.event_families`."""
+LOW_RATE = 4.34
+"""How often per hour other sounds reach the lowest multiple of `RATES` for one label, if its
+threshold does not move."""
+RESTLESS_H, FORGET_H, MAX_RESTLESS = 0.5, 3.0, 2.5
+"""A label whose low peaks were more frequent than measured gets a higher threshold, by as much as
+the measurement says, up to a limit: how many hours the measurement counts, after how many hours a
+peak counts a third, and the limit."""
 GOOD = "good"
 PROMISES = ((5.5, GOOD), (4.3, "fair"), (-np.inf, "poor"))
 """What is expected of words that reach so far: two thirds, a half and a fifth of the events."""
@@ -58,6 +66,8 @@ _MULTIPLES, _LOG_RATES = np.vstack([
     _POINTS,
     _POINTS[-1] + 1e3 * (_POINTS[-1] - _POINTS[-3]),
 ]).T  # fmt: skip
+
+_SLOPE = -float(np.polyfit(_POINTS[:, 0], _POINTS[:, 1], 1)[0])  # of log rates, per multiple
 
 
 def upper_spread(scores: Scores) -> Scores:
@@ -91,6 +101,13 @@ def reach_shift(reached: Scores) -> Scores:
 def promise(reached: float) -> str:
     """Return how well a word with this reach can be expected to work: good, fair or poor."""
     return next(word for least, word in PROMISES if reached >= least)
+
+
+def restlessness(peaks: Scores, hours: float) -> Scores:
+    """Return what is added to the multiples of labels with so many low peaks in the last hours."""
+    past_h = FORGET_H * (1 - np.exp(-hours / FORGET_H))
+    rates = (peaks + RESTLESS_H * LOW_RATE) / (past_h + RESTLESS_H)
+    return np.clip(np.log(rates / LOW_RATE) / _SLOPE, 0.0, MAX_RESTLESS)
 
 
 def fitting_labels(
@@ -154,6 +171,6 @@ def own_multiples(
     multiples = []
     for own, budget in zip(peaks, false_alarms, strict=True):
         low = sum(peak >= LOWEST for peak in own)
-        shift = LOWEST - multiple_for(max(low, 0.5) / hours) if hours > 0 else 0.0
+        shift = np.log(max(low, 0.5) / hours / LOW_RATE) / _SLOPE if hours > 0 else 0.0
         multiples.append(multiple_for(budget) + float(np.clip(shift, -_MAX_BELOW, 2 * _MAX_BELOW)))
     return np.array(multiples)
