@@ -176,7 +176,7 @@ def bird_calls() -> dict[str, list[tuple[float, float]]]:
     calls = defaultdict(list)
     for row in csv.DictReader(io.StringIO(content)):
         start_s = float(row["OFFSET"])
-        calls[row["IN FILE"]].append((start_s, start_s + float(row["DURATION"])))
+        calls[row["IN FILE"].replace("_", " ")].append((start_s, start_s + float(row["DURATION"])))
     joined: dict[str, list[tuple[float, float]]] = {}
     for name, spans in calls.items():
         merged: list[tuple[float, float]] = []

@@ -94,7 +94,7 @@ def reach(scores: Scores) -> Scores:
 
 def reach_shift(reached: Scores) -> Scores:
     """Return what is added to the multiple of labels in words, given their reach."""
-    shift = REACH_WEIGHT * (reached - TYPICAL_REACH)
+    shift: Scores = REACH_WEIGHT * (reached - TYPICAL_REACH)
     return np.clip(shift, -MAX_REACH_SHIFT, MAX_REACH_SHIFT)
 
 
@@ -106,8 +106,9 @@ def promise(reached: float) -> str:
 def restlessness(peaks: Scores, hours: float) -> Scores:
     """Return what is added to the multiples of labels with so many low peaks in the last hours."""
     past_h = FORGET_H * (1 - np.exp(-hours / FORGET_H))
-    rates = (peaks + RESTLESS_H * LOW_RATE) / (past_h + RESTLESS_H)
-    return np.clip(np.log(rates / LOW_RATE) / _SLOPE, 0.0, MAX_RESTLESS)
+    rates: Scores = (peaks + RESTLESS_H * LOW_RATE) / (past_h + RESTLESS_H)
+    raised: Scores = np.clip(np.log(rates / LOW_RATE) / _SLOPE, 0.0, MAX_RESTLESS)
+    return raised
 
 
 def fitting_labels(
