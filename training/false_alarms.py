@@ -56,7 +56,7 @@ def false_alarms(
     for _, truth, detector, embedded in families:
         reaches = np.array([*detector.reaches.values()])
         shifts = reach_shift(reaches - typical + thresholds.TYPICAL_REACH)
-        low = MULTIPLES[0] + shifts if moving else np.inf
+        low = MULTIPLES[0] + shifts if moving else np.zeros(0)
         criteria = replace(detector.rules.criteria, thresholds=multiple + shifts, low=low)
         detector.rules = replace(detector.rules, criteria=criteria)
         events = events_of(detector, embedded, truth.seconds)

@@ -7,7 +7,7 @@ A file is a stream that is read as fast as possible: both go through the same co
 sample, so they give the same events however the samples are cut into blocks.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
@@ -26,7 +26,6 @@ from driftscore.events.thresholds import (
     GOOD,
     LOWEST,
     MIN_LEARNT,
-    Multiples,
     fitting_labels,
     multiple_for,
     own_multiples,
@@ -37,7 +36,7 @@ from driftscore.events.thresholds import (
     tail_shift,
     upper_spread,
 )
-from driftscore.events.tracking import Detection, Event, LabelRules, Observer, in_order
+from driftscore.events.tracking import NEVER, Detection, Event, LabelRules, Observer, in_order
 from driftscore.events.watchlist import WatchList
 from driftscore.scoring.calibration import Calibration, standardise
 from driftscore.scoring.examples import example_counts
@@ -111,12 +110,7 @@ class Detector:
             reached = reach(scores)[: len(learnt)]
             multiples += np.where(learnt, tail_shift(scores)[: len(learnt)], reach_shift(reached))
             self.reaches = dict(zip(watch.names, reached.tolist(), strict=True))
-            self.promises = {
-                name: promise(far) + ("" if promise(far) == GOOD else resembled)
-                for (name, far), resembled in zip(
-                    self.reaches.items(), _resemblances(scores, watch), strict=True
-                )
-            }
+            self.promises = _promises(scores, self.reaches, watch.competing)
         mask = opposed(self.head, watch)
         low = LOWEST + multiples - [multiple_for(budget) for budget in self._budgets]
         criteria = LabelRules(
@@ -238,15 +232,15 @@ class Detector:
         scale = np.ones(len(names)) if spreads is None else spreads[: len(names)]
         return dict(zip(names, (multiples * scale).tolist(), strict=True))
 
-    def _with_multiples(self, rules: EventRules, multiples: Multiples) -> EventRules:
+    def _with_multiples(self, rules: EventRules, multiples: Scores) -> EventRules:
         """Return rules with other thresholds; those of the user replace them."""
         chosen = multiples.copy()
-        low = np.broadcast_to(rules.criteria.low, chosen.shape).copy()
+        low = rules.criteria.low.copy()
         for c, label in enumerate(self.watch.labels):
             own = self.settings.threshold if label.threshold is None else label.threshold
             if own is not None:
                 chosen[c] = own / (1.0 if rules.spreads is None else rules.spreads[c])
-                low[c] = np.inf  # what the user asked for does not move
+                low[c] = NEVER  # what the user asked for does not move
         return replace(rules, criteria=replace(rules.criteria, thresholds=chosen, low=low))
 
     def _peaks(self, events: Iterable[Event]) -> list[list[float]]:
@@ -292,20 +286,20 @@ def event_batches(
 def _lowest(rules: EventRules) -> EventRules:
     """Return rules by which every peak from `LOWEST` on is reported."""
     low = np.full(len(rules.criteria.labels), LOWEST)
-    return replace(rules, criteria=replace(rules.criteria, thresholds=low, low=np.inf))
+    return replace(rules, criteria=replace(rules.criteria, thresholds=low, low=np.zeros(0)))
 
 
-def _resemblances(scores: Scores, watch: WatchList) -> list[str]:
-    """Return which negative word scores high for the same sounds as each label, as a text."""
-    count = len(watch.names)
+def _promises(
+    scores: Scores, reaches: Mapping[str, float], negatives: Sequence[str]
+) -> dict[str, str]:
+    """Return the promise of each label, with the negative word that resembles one that is poor."""
+    promises = {name: promise(reached) for name, reached in reaches.items()}
     with np.errstate(invalid="ignore", divide="ignore"):  # a label may score the same everywhere
-        alike = np.nan_to_num(np.atleast_2d(np.corrcoef(scores.T))[:count, count:])
-    return [
-        f", it resembles {watch.competing[int(row.argmax())]!r}"
-        if row.max(initial=0.0) >= _RESEMBLES
-        else ""
-        for row in alike
-    ]
+        alike = np.nan_to_num(np.atleast_2d(np.corrcoef(scores.T))[: len(reaches), len(reaches) :])
+    for name, row in zip(reaches, alike, strict=True):
+        if promises[name] != GOOD and row.max(initial=0.0) >= _RESEMBLES:
+            promises[name] += f", it resembles {negatives[int(row.argmax())]!r}"
+    return promises
 
 
 def grouped(head: Head, watch: WatchList, calibration: Calibration | None) -> Head:

@@ -34,13 +34,10 @@ if TYPE_CHECKING:
 
 EventRow = dict[str, OutputValue]
 EVENT_COLUMNS = tuple(span_row("", "", 0.0, 0.0, 0.0))
-HINTS = {
-    "false_alarms": "--false-alarms 0.1 for fewer or 2 for more",
-    "plot": "--plot night.png for a picture",
-    "out": "--format raven (audacity, csv, ...) --out FILE to export",
-    "clips": "--clips FOLDER for the audio",
-}
-"""What to try next, by the option that it is about."""
+HINTS = (
+    "--false-alarms 0.1 for fewer or 2 for more", "--plot night.png for a picture",
+    "--format raven (audacity, csv, ...) --out FILE to export", "--clips FOLDER for the audio",
+)  # fmt: skip
 EVENT_TITLE = "Events: scores and thresholds are above the recent background of the label"
 watch_options = take.together(
     take.label_options,
@@ -170,11 +167,8 @@ def detect(
         if clips is not None:
             silent = [label.name for label in detector.watch.labels if not label.clips]
             search.clips = ClipFolder(clips, around_s=margin_s, without=silent)
-        done = {
-            "false_alarms": options["false_alarms"] or options["threshold"],
-            "plot": plot, "out": out, "clips": clips,
-        }  # fmt: skip
-        search.hints = [HINTS[name] for name, value in done.items() if value is None]
+        given = (options["false_alarms"] or options["threshold"], plot, out, clips)
+        search.hints = [h for h, value in zip(HINTS, given, strict=True) if value is None]
         if not windows and detection.threshold is None:
             report_promises(detector)
         if plot is not None and len(recordings) == 1:
@@ -340,14 +334,13 @@ class EventSearch:
 
 def report_promises(detector: Detector) -> None:
     """Report how well the labels can be expected to work, unless all of them are good."""
-    labels: dict[str, list[str]] = {}
-    for name, expected in detector.promises.items():
-        labels.setdefault(expected, []).append(name)
-    if set(labels) - {GOOD}:
-        texts = [
-            f"{', '.join(names[:SHOWN_LABELS])}{' ...' * (len(names) > SHOWN_LABELS)}: {expected}"
-            for expected, names in sorted(labels.items())
-        ]
+    promises = detector.promises
+    texts = []
+    for expected in sorted(set(promises.values())):
+        names = [name for name in promises if promises[name] == expected]
+        more = " ..." if len(names) > SHOWN_LABELS else ""
+        texts.append(f"{', '.join(names[:SHOWN_LABELS])}{more}: {expected}")
+    if set(promises.values()) - {GOOD}:
         say(f"expected: {'; '.join(texts)}")
 
 

@@ -27,13 +27,11 @@ from numpy.typing import NDArray
 from driftscore.backbones.vectors import Scores
 from driftscore.errors import UsageError
 
-Multiples = NDArray[np.float64]
-
 DEFAULT_FALSE_ALARMS = 1.0
 """False alarms per hour and label, in a place with two other sounds per minute."""
 RATES = (
-    (2.0, 2.67), (2.5, 1.24), (3.0, 0.566), (3.5, 0.316), (4.0, 0.132), (4.5, 0.0658), (5.0, 0.0395),
-    (5.5, 0.0263), (6.0, 0.0132),
+    (2.0, 2.67), (2.5, 1.24), (3.0, 0.566), (3.5, 0.316), (4.0, 0.132), (4.5, 0.0658),
+    (5.0, 0.0395), (5.5, 0.0263), (6.0, 0.0132),
 )  # fmt: skip
 """Multiples of the upper spread, and how often per hour other sounds reach them for one label."""
 MIN_LEARNT, TYPICAL_TAIL, MAX_TAIL_SHIFT = 3, 4.1, 1.0
@@ -143,7 +141,7 @@ def rate_of(multiple: float) -> float:
 
 def quiet_multiples(
     peaks: Sequence[Sequence[float]], hours: float, false_alarms: Sequence[float]
-) -> Multiples:
+) -> Scores:
     """Return the multiple for each label, given its peaks in a recording without the labels.
 
     With enough hours it is the peak that is reached as often as allowed; with fewer, the highest
@@ -164,14 +162,13 @@ def quiet_multiples(
 
 def own_multiples(
     peaks: Sequence[Sequence[float]], hours: float, false_alarms: Sequence[float]
-) -> Multiples:
+) -> Scores:
     """Return the multiple for each label, given its peaks in the recording itself.
 
     A label whose low peaks are more frequent than in the measurement gets a higher multiple.
     """
-    multiples = []
-    for own, budget in zip(peaks, false_alarms, strict=True):
-        low = sum(peak >= LOWEST for peak in own)
-        shift = np.log(max(low, 0.5) / hours / LOW_RATE) / _SLOPE if hours > 0 else 0.0
-        multiples.append(multiple_for(budget) + float(np.clip(shift, -_MAX_BELOW, 2 * _MAX_BELOW)))
-    return np.array(multiples)
+    low = np.array([max(0.5, sum(peak >= LOWEST for peak in own)) for own in peaks])
+    shifts = np.log(low / hours / LOW_RATE) / _SLOPE if hours > 0 else np.zeros(len(peaks))
+    usual = np.array([multiple_for(budget) for budget in false_alarms])
+    multiples: Scores = usual + np.clip(shifts, -_MAX_BELOW, 2 * _MAX_BELOW)
+    return multiples

@@ -27,6 +27,8 @@ from driftscore.errors import UsageError
 from driftscore.events.thresholds import DEFAULT_FALSE_ALARMS, FORGET_H, restlessness
 
 HOUR_S = 3600.0
+NEVER = 1e9
+"""A multiple that no score reaches."""
 BELOW = "below the threshold"
 SHORT = "shorter than asked for"
 REACH_S = 0.65
@@ -122,9 +124,9 @@ class LabelRules:
     """Words whose scores follow those of the labels in every row."""
     opposed: NDArray[np.bool_] = field(default_factory=lambda: np.zeros((0, 0), np.bool_))
     """Whether a negative word counts against a label: (labels, negatives); empty for always."""
-    low: Scores | float = np.inf
-    """The multiples from which on peaks are counted: many of them raise the threshold of a label.
-    Infinite for a threshold that never moves."""
+    low: Scores = field(default_factory=lambda: np.zeros(0))
+    """The multiples from which on peaks are counted: many of them raise the threshold of a label;
+    `NEVER` for a threshold that does not move, empty if none does."""
 
 
 @dataclass
@@ -169,7 +171,7 @@ class Tracker:
         self._waiting: dict[int, _Run] = {}
         self._begin_s: float | None = None
         self._end_s = float("inf")
-        self._low = np.broadcast_to(np.asarray(criteria.low, np.float64), criteria.thresholds.shape)
+        self._low = criteria.low if len(criteria.low) else np.full(len(criteria.labels), NEVER)
         self._peaks = np.zeros(len(criteria.labels))  # low ones, old ones forgotten
         self._counted_s = 0.0  # when they were counted last
 

@@ -19,10 +19,8 @@ def write(
     """Write the mark, a header and one line per row, as the rows arrive."""
     if is_unicode(out):
         out.write("\ufeff")  # another encoding has no such character
-    csv.write(map(_readable, rows), out, columns=columns, spreadsheet=True)
-
-
-def _readable(row: OutputRow) -> OutputRow:
-    """Return a row with its clock time as Excel reads it."""
-    time = row.get("time")
-    return {**row, "time": _ZONE.sub("", time).replace("T", " ")} if isinstance(time, str) else row
+    timed = (
+        {**row, "time": _ZONE.sub("", str(row["time"])).replace("T", " ")} if "time" in row else row
+        for row in rows
+    )
+    csv.write(timed, out, columns=columns, spreadsheet=True)
