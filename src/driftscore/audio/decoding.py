@@ -212,7 +212,8 @@ def decoded_in_memory(content: bytes, name: str, bounds: DecodingBounds) -> Iter
     except soundfile.LibsndfileError as error:
         if error.code != _UNRECOGNISED or shutil.which("ffmpeg") is None:
             what = error.error_string.strip(".")
-            raise AudioError(f"{name} is not a sound file that can be read ({what})") from error
+            kind = UnknownFormatError if error.code == _UNRECOGNISED else AudioError
+            raise kind(f"{name} is not a sound file that can be read ({what})") from error
         with (
             tempfile.NamedTemporaryFile(prefix="driftscore-")
             if _MEMFD is None
