@@ -114,7 +114,38 @@ def test_a_timeline_says_what_decided_it_and_what_was_nearest(run: Run, wav: Wri
     err = run(*ask, "--false-alarms", "0.25")[2]
     assert "by the calibration" not in err
     assert "with thresholds of raw scores: the model has no calibration" in err
-    assert "--false-alarms 0.1 for fewer" in err
+    assert "--false-alarms" not in err.partition("next:")[2]
+    assert "--false-alarms 0.1 for fewer" in run(*ask)[2]
+
+
+def test_next_steps_are_those_that_were_not_taken(run: Run, wav: WriteWav, tmp_path: Path) -> None:
+    ask = ["detect", wav("night.wav", seconds=30.0), *ASK, "--false-alarms", "1"]
+    taken = ["--out", tmp_path / "e.csv", "-f", "csv", "--clips", tmp_path / "clips"]
+    assert run(*ask, *taken)[2].partition("next:")[2].strip() == "--plot night.png for a picture"
+
+
+def test_detect_says_what_can_be_expected_of_each_word_unless_all_are_good(
+    run: Run, wav: WriteWav
+) -> None:
+    night = wav("night.wav", seconds=20.0)
+    err = run("detect", night, "--labels", "rooster, street music", "-f", "csv")[2]
+    assert "expected: rooster: good; street music: poor, it resembles 'music'" in err
+    assert "expected:" not in run("detect", night, "--labels", "rooster", "-f", "csv")[2]
+
+
+def test_nothing_is_said_about_events_where_nothing_could_be_read(run: Run, tmp_path: Path) -> None:
+    status, _, err = run("detect", tmp_path / "none.wav", *ASK, "-f", "csv")
+    assert status
+    assert "No events" not in err
+    assert "next:" not in err
+
+
+def test_a_workbook_is_refused_by_its_name(run: Run, wav: WriteWav, tmp_path: Path) -> None:
+    out = tmp_path / "events.xlsx"
+    status, _, err = run("detect", wav("night.wav"), *ASK, "-f", "excel", "--out", out)
+    assert status == 2
+    assert "name that ends in .csv" in err
+    assert not out.exists()
 
 
 def test_a_recording_that_fails_has_no_times_and_no_score_in_a_timeline(

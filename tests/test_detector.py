@@ -11,7 +11,7 @@ from driftscore.audio.noise import add_at_snr, synthetic
 from driftscore.audio.recordings import read
 from driftscore.calibrate import add_quiet
 from driftscore.errors import AudioError
-from driftscore.events.thresholds import multiple_for
+from driftscore.events.thresholds import DEFAULT_FALSE_ALARMS, multiple_for
 from driftscore.events.watchlist import WatchedLabel, WatchList
 from driftscore.scoring.calibration import Calibration
 
@@ -102,10 +102,27 @@ def test_each_label_of_a_watch_list_has_its_own_threshold(embedder: Embedder) ->
     )
     detector = Classifier(WORDS, backbone=embedder).detector(watch)
     assert detector.thresholds["siren"] == pytest.approx(4.5)
-    expected = multiple_for(0.1) / multiple_for(0.5)
     usual = Classifier(WORDS, backbone=embedder).detector().thresholds["dog bark"]
-    assert detector.thresholds["dog bark"] == pytest.approx(usual * expected, rel=1e-6)
-    assert detector.false_alarms == "0.1 to 0.5"
+    assert detector.rules.spreads is not None
+    further = multiple_for(0.1) - multiple_for(DEFAULT_FALSE_ALARMS)
+    expected = usual + further * detector.rules.spreads[1]
+    assert detector.thresholds["dog bark"] == pytest.approx(expected, rel=1e-6)
+    assert detector.false_alarms == f"0.1 to {DEFAULT_FALSE_ALARMS:g}"
+
+
+def test_a_word_that_sounds_reach_further_for_has_a_higher_threshold_and_a_better_promise(
+    embedder: Embedder,
+) -> None:
+    detector = Classifier(["rooster", "street music"], backbone=embedder).detector()
+    assert detector.reaches["rooster"] > detector.reaches["street music"]
+    high, low = detector.rules.criteria.thresholds
+    assert high > low
+    assert detector.promises == {"rooster": "good", "street music": "poor, it resembles 'music'"}
+
+
+def test_false_alarms_are_expected_in_proportion_to_labels_and_hours(embedder: Embedder) -> None:
+    detector = Classifier(WORDS, backbone=embedder).detector(settings=Detection(false_alarms=0.5))
+    assert detector.expected_alarms(7200.0) == pytest.approx(0.5 * 2 * len(WORDS))
 
 
 def test_a_quiet_recording_of_the_place_sets_thresholds(

@@ -1,5 +1,6 @@
 """Scores over time to events: hysteresis, gaps, negative words, thresholds, streams and files."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -50,6 +51,27 @@ def test_an_event_begins_at_a_share_of_the_threshold_and_must_reach_it() -> None
     assert event.start_s == pytest.approx(3.0 - REACH_S)
     assert event.end_s == pytest.approx(3.5 + REACH_S)
     assert (event.score, event.threshold, event.rejected) == (5.0, 4.0, "")
+
+
+def test_a_label_that_often_comes_near_its_threshold_must_reach_more() -> None:
+    near = one_label(*[0, 3, 0, 0, 0, 0, 0, 0, 0, 0] * 60)  # a low peak every five seconds
+    once = one_label(0, 4.5, *[0] * 10)
+    assert [event.threshold for event in track(near + once) if not event.rejected] == [4.0]
+    moving = replace(criteria(), low=np.array([2.0]))
+    assert all(event.rejected for event in track(near + once, moving))
+    [event] = track(one_label(*[0] * 600) + once, moving)  # nothing near it: as asked for
+    assert (event.threshold, event.rejected) == (4.0, "")
+
+
+def test_a_restless_label_is_forgiven_in_time() -> None:
+    tracker = Tracker(replace(criteria(), low=np.array([2.0])), Detection(), hop_s=HOP_S)
+    for number in range(600):
+        value = 3.0 if number % 10 == 0 else 0.0
+        tracker.feed(HOP_S * number, HOP_S * number + 2.0, row(value))
+    later = [float(tracker.thresholds(300.0 + 3600.0 * hours)[0]) for hours in (0, 3, 6, 30)]
+    assert later == sorted(later, reverse=True)
+    assert later[0] > 5.0
+    assert later[-1] == 4.0
 
 
 def test_a_sound_is_placed_where_it_is_whatever_the_window() -> None:

@@ -179,12 +179,18 @@ def test_lines_of_csv_are_those_of_the_csv_module(table: list[list[OutputValue]]
 
 
 def test_excel_is_csv_with_a_byte_order_mark_where_the_stream_can_hold_one() -> None:
-    assert written(NIGHT[:2], "excel") == "\ufeff" + written(NIGHT[:2], "csv")
+    assert written(EVENTS[:2], "excel") == "\ufeff" + written(EVENTS[:2], "csv")
     assert written([], "excel", ("file", "label")) == "\ufefffile,label\n"
     latin = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
-    write_rows(NIGHT[:2], "excel", latin)
+    write_rows(EVENTS[:2], "excel", latin)
     latin.seek(0)
-    assert latin.read() == written(NIGHT[:2], "csv")
+    assert latin.read() == written(EVENTS[:2], "csv")
+
+
+@pytest.mark.parametrize("zone", ["+01:00", "-03:30", "Z", ""])
+def test_excel_has_clock_times_that_excel_reads_as_times(zone: str) -> None:
+    rows: list[OutputRow] = [{**EVENTS[0], "time": f"2026-11-16T03:15:00.500{zone}"}]
+    assert written(rows, "excel").splitlines()[1].endswith(",2026-11-16 03:15:00.500")
 
 
 def test_an_unknown_level_is_an_empty_cell_and_null() -> None:

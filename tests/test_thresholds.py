@@ -7,11 +7,22 @@ from hypothesis import strategies as st
 
 from driftscore import UsageError
 from driftscore.events.thresholds import (
+    LOW_RATE,
+    MAX_REACH_SHIFT,
+    MAX_RESTLESS,
+    PROMISES,
     RATES,
+    REACH_WEIGHT,
+    TOP_SHARE,
+    TYPICAL_REACH,
     multiple_for,
     own_multiples,
+    promise,
     quiet_multiples,
     rate_of,
+    reach,
+    reach_shift,
+    restlessness,
     upper_spread,
 )
 
@@ -26,6 +37,35 @@ def test_the_highest_scores_do_not_change_the_upper_spread() -> None:
     plain = upper_spread(scores)
     scores[np.argsort(scores[:, 0])[-50:]] += 100
     np.testing.assert_array_equal(upper_spread(scores), plain)
+
+
+def test_the_reach_is_the_mean_of_the_highest_scores_in_upper_spreads() -> None:
+    scores = np.random.default_rng(0).normal([3.0, -1.0], [0.5, 2.0], size=(3_200, 2))
+    highest = np.sort(scores, axis=0)[-round(3_200 * TOP_SHARE) :].mean(axis=0)
+    expected = (highest - np.median(scores, axis=0)) / upper_spread(scores)
+    np.testing.assert_allclose(reach(scores), expected)
+    assert reach(scores[:20]).shape == (2,)
+
+
+def test_a_threshold_moves_with_the_reach_up_to_a_limit() -> None:
+    far = np.array([TYPICAL_REACH, TYPICAL_REACH + 1, TYPICAL_REACH - 1, 99.0, -99.0])
+    expected = [0, REACH_WEIGHT, -REACH_WEIGHT, MAX_REACH_SHIFT, -MAX_REACH_SHIFT]
+    np.testing.assert_allclose(reach_shift(far), expected, atol=1e-12)
+
+
+def test_a_restless_label_gets_a_higher_threshold_and_a_calm_one_none_that_is_lower() -> None:
+    hours = 1.0
+    usual = LOW_RATE * hours
+    raised = restlessness(np.array([0.0, 0.5 * usual, 4 * usual, 8 * usual, 1e9]), hours)
+    assert raised[0] == raised[1] == 0.0
+    assert 0 < raised[2] < raised[3] < MAX_RESTLESS
+    assert raised[4] == MAX_RESTLESS
+    assert restlessness(np.array([1.0]), 0.0) > 0
+
+
+def test_promises_get_worse_with_the_reach() -> None:
+    levels = [promise(far) for far in np.linspace(12, 0, 50)]
+    assert list(dict.fromkeys(levels)) == [word for _, word in PROMISES]
 
 
 @pytest.mark.parametrize(("multiple", "rate"), RATES)
@@ -71,8 +111,8 @@ def test_a_quiet_recording_lowers_a_threshold_only_so_far() -> None:
 
 
 def test_a_label_with_many_low_peaks_in_the_recording_gets_a_higher_threshold() -> None:
-    usual = round(RATES[0][1] * 2)
-    calm, restless = [2.6] * usual, [2.6] * 4 * usual
+    usual = round(LOW_RATE * 2)
+    calm, restless = [2.1] * usual, [2.1] * 4 * usual
     found = own_multiples([calm, restless], hours=2.0, false_alarms=[0.5, 0.5])
     assert found[0] == pytest.approx(multiple_for(0.5), abs=0.05)
     assert found[1] > found[0] + 0.5

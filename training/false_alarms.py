@@ -1,83 +1,88 @@
 """How often other sounds reach a multiple of a label's upper spread: `thresholds.RATES`.
 
-    python -m training.false_alarms train_1.flac train_2.flac ...
+    python -m training.false_alarms
 
-Each recording is a soundscape (`python -m training.corpora.shared_soundscapes OUT --split train`)
-with its truth beside it. Every class of the dataset is searched for as a label, and an event counts
-unless a true event of that class overlaps it. Settings are chosen on `train`; nothing here looks at
-`events`. With `--examples 5` every label is learnt from so many other clips of `train` as well:
-what `thresholds.TYPICAL_TAIL` is for. The folder `--work` keeps the embeddings of windows.
+Measured on the soundscapes of part "choose" (`training.corpora.event_families`): their words and
+those that never occur are searched for with each multiple as the threshold of all labels, moved by
+their reach, and an event counts unless it is matched with a true one. Nothing here looks at the
+part "report". Prints the lines of `RATES` and what else belongs to the weights of the model: put
+them into `driftscore/events/thresholds.py` after an exchange. The
+embeddings of windows are kept in the folder of the soundscapes.
 """
 
-import argparse
-import json
-from collections.abc import Iterator
-from pathlib import Path
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from driftscore import Classifier, Detection, Embedder, Event
-from driftscore.events.thresholds import LOWEST
-from training.answers import events_of, windows
-from training.corpora.recordings import shared_audio
-from training.corpora.sets import esc50_train
+import numpy as np
 
-MULTIPLES = (2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0, 6.5, 7.0, 8.0)
+from driftscore import Classifier, Detector, Embedder, Event
+from driftscore.events import thresholds
+from driftscore.events.thresholds import reach_shift, upper_spread
+from driftscore.lab import detection
+from driftscore.lab.corpora.soundscapes.truth import Soundscape
+from driftscore.lab.detection import OVERLAP
+from training.answers import Windows, events_of, windows
+from training.corpora.event_families import FAMILIES, FOLDER, Family, soundscape
+
+MULTIPLES = (2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0)
+Searched = tuple[Family, Soundscape, Detector, Windows]
+
+
+def searched(part: str, embedder: Embedder) -> Iterator[Searched]:
+    """Yield each family of a part with its detector and the embeddings of its windows."""
+    for family in FAMILIES:
+        if family.part == part:
+            path, truth = soundscape(family)
+            detector = Classifier(truth.words, backbone=embedder, progress=False).detector()
+            print(f"{part}: {family.name}", file=sys.stderr)
+            yield family, truth, detector, windows(path, embedder, detector, FOLDER / "windows")
+
+
+def true_events(truth: Soundscape) -> list[Event]:
+    """Return the events of the words of a soundscape."""
+    return [Event(e.label, e.start_s, e.end_s, 0.0) for e in truth.wanted]
+
+
+def false_alarms(
+    multiple: float, families: Sequence[Searched], typical: float, *, moving: bool = True
+) -> float:
+    """Return the false alarms per hour and label with a multiple as the threshold of all labels.
+
+    It is moved by the reach of each label; `typical` is the reach of the median word. Unless it is
+    `moving`, low peaks of the recording do not raise it.
+    """
+    alarms = hours = 0.0
+    for _, truth, detector, embedded in families:
+        reaches = np.array([*detector.reaches.values()])
+        shifts = reach_shift(reaches - typical + thresholds.TYPICAL_REACH)
+        low = MULTIPLES[0] + shifts if moving else np.zeros(0)
+        criteria = replace(detector.rules.criteria, thresholds=multiple + shifts, low=low)
+        detector.rules = replace(detector.rules, criteria=criteria)
+        events = events_of(detector, embedded, truth.seconds)
+        alarms += detection.count(true_events(truth), events, OVERLAP).false_alarms
+        hours += truth.seconds / detection.HOUR_S * len(truth.words)
+    return alarms / hours
 
 
 def main() -> None:
-    """Print the rate per hour and label at each multiple, and that of the quiet part alone."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("paths", nargs="+", type=Path, metavar="SOUNDSCAPE")
-    parser.add_argument("--examples", type=int, default=0, help="examples per label")
-    parser.add_argument("--work", type=Path, required=True, help="folder of embeddings")
-    options = parser.parse_args()
-    paths = options.paths
-    truths = [json.loads(path.with_suffix(".json").read_text()) for path in paths]
-    labels = sorted({event["label"] for truth in truths for event in truth["events"]})
-    used = {Path(event["part"]["file"]).name for truth in truths for event in truth["events"]}
-    embedder = Embedder()
-    classifier = Classifier(labels, backbone=embedder)
-    if options.examples:
-        found = {label: list[str]() for label in labels}
-        for clip in esc50_train.clips(shared_audio()):
-            (label,) = clip.labels
-            own = found.get(label.replace(" ", "_"), found.get(label))
-            if clip.path.name not in used and own is not None:
-                own.append(str(clip.path))
-        pairs = [(f, label) for label, own in found.items() for f in own[: options.examples]]
-        classifier.fit(*zip(*pairs, strict=True))
-        print(f"{len(pairs)} examples")
-    search = classifier.detector(settings=Detection(threshold=1.0)).rules
-    spreads = dict(zip(labels, search.spreads[: len(labels)].tolist(), strict=True))
-    low = Detection(threshold=LOWEST * min(spreads.values()))
-    detector = classifier.detector(settings=low)
-    peaks, quiet_peaks, hours, quiet_hours = [], [], 0.0, 0.0
-    for path, truth in zip(paths, truths, strict=True):
-        begin_s, end_s = truth["quiet_s"]
-        hours += truth["recipe"]["seconds"] / 3600
-        quiet_hours += (end_s - begin_s) / 3600
-        embedded = windows(path, embedder, detector, options.work)
-        events = events_of(detector, embedded, truth["recipe"]["seconds"])
-        for event in _false(iter(events), truth["events"]):
-            multiple = event.score / spreads[event.label]
-            peaks.append(multiple)
-            if begin_s <= event.start_s < end_s:
-                quiet_peaks.append(multiple)
-    print(f"{len(labels)} labels, {hours:g} hours, of these {quiet_hours:g} without events")
+    """Print the rate per hour and label at each multiple."""
+    with Embedder() as embedder:
+        families = list(searched("choose", embedder))
+    reaches, tails = dict[str, float](), list[float]()
+    for _, _, detector, _ in families:
+        calibration = detector.calibration
+        scores = detector.head.scores(np.concatenate([calibration.clean, calibration.noisy]))
+        high = np.quantile(scores, 0.99, axis=0) - np.median(scores, axis=0)
+        tails += (high / upper_spread(scores))[: len(detector.reaches)].tolist()
+        reaches |= detector.reaches
+    typical = round(float(np.median([*reaches.values()])), 1)
+    print(f"TYPICAL_REACH {typical}, TYPICAL_TAIL {np.median(tails):.1f}")
+    # Thresholds move by this rate, so it comes first, and the others are measured with it.
+    thresholds.LOW_RATE = false_alarms(MULTIPLES[0], families, typical, moving=False)
+    print(f"LOW_RATE {thresholds.LOW_RATE:.3g}", flush=True)
     for multiple in MULTIPLES:
-        rate = sum(peak >= multiple for peak in peaks) / hours / len(labels)
-        calm = sum(peak >= multiple for peak in quiet_peaks) / quiet_hours / len(labels)
-        print(f"({multiple}, {rate:.3g})  quiet {calm:.3g}")
-
-
-def _false(events: Iterator[Event], truth: list[dict[str, object]]) -> Iterator[Event]:
-    for event in events:
-        if not any(
-            true["label"] == event.label
-            and event.start_s < float(str(true["end_s"]))
-            and event.end_s > float(str(true["start_s"]))
-            for true in truth
-        ):
-            yield event
+        print(f"({multiple}, {false_alarms(multiple, families, typical):.3g}),", flush=True)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ A file is a stream that is read as fast as possible: both go through the same co
 sample, so they give the same events however the samples are cut into blocks.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
@@ -16,24 +16,27 @@ import numpy as np
 
 from driftscore.audio.recordings import Recording, check_length, describe, resampled_blocks
 from driftscore.backbones.protocol import Backbone, LocalBackbone
-from driftscore.backbones.vectors import Vector
+from driftscore.backbones.vectors import Scores, Vector
 from driftscore.embedder import Embedder
 from driftscore.engines.window_log import WindowLog
 from driftscore.engines.window_stream import BLOCK_S, LIVE_BLOCK_S
 from driftscore.errors import UsageError
 from driftscore.events.stream import EventRules, EventStream, EventTracker
 from driftscore.events.thresholds import (
+    GOOD,
     LOWEST,
     MIN_LEARNT,
-    Multiples,
     fitting_labels,
     multiple_for,
     own_multiples,
+    promise,
     quiet_multiples,
+    reach,
+    reach_shift,
     tail_shift,
     upper_spread,
 )
-from driftscore.events.tracking import Detection, Event, LabelRules, Observer, in_order
+from driftscore.events.tracking import NEVER, Detection, Event, LabelRules, Observer, in_order
 from driftscore.events.watchlist import WatchList
 from driftscore.scoring.calibration import Calibration, standardise
 from driftscore.scoring.examples import example_counts
@@ -45,6 +48,9 @@ OTHER_WINDOW_S = 4.0
 """Window for a backbone that encodes each window; the next one begins half of it later."""
 _ALIKE = 0.6
 """A built-in word whose weights have this cosine with those of a label does not oppose it."""
+
+_RESEMBLES = 0.5
+"""A negative word whose scores on other sounds correlate with those of a label resembles it."""
 
 
 def window_and_hop(settings: Detection, backbone: Backbone) -> tuple[float, float]:
@@ -96,10 +102,20 @@ class Detector:
         multiples = np.array([multiple_for(budget) for budget in self._budgets])
         counts = example_counts(self.head)
         learnt = [counts.get(label.words[0], 0) >= MIN_LEARNT for label in watch.labels]
+        self.reaches: dict[str, float] = {}
+        """How far the sounds of the calibration reach for each label (`thresholds.reach`)."""
+        self.promises: dict[str, str] = {}
+        """How well each label can be expected to work: "good", "poor, it resembles 'music'"."""
         if calibration is not None:
-            multiples += np.where(learnt, tail_shift(scores)[: len(learnt)], 0.0)
+            reached = reach(scores)[: len(learnt)]
+            multiples += np.where(learnt, tail_shift(scores)[: len(learnt)], reach_shift(reached))
+            self.reaches = dict(zip(watch.names, reached.tolist(), strict=True))
+            self.promises = _promises(scores, self.reaches, watch.competing)
         mask = opposed(self.head, watch)
-        criteria = LabelRules(watch.names, multiples, np.array(shortest), watch.competing, mask)
+        low = LOWEST + multiples - [multiple_for(budget) for budget in self._budgets]
+        criteria = LabelRules(
+            watch.names, multiples, np.array(shortest), watch.competing, mask, low
+        )
         rules = EventRules(
             self.head, criteria, self.settings, self.window_s, self.hop_s, prior, spreads
         )
@@ -198,6 +214,10 @@ class Detector:
             )
         return ("quiet" if has_quiet else "calibration") if chosen == "auto" else chosen
 
+    def expected_alarms(self, seconds: float) -> float:
+        """Return how many false alarms of all labels are expected in so much audio."""
+        return sum(self._budgets) * seconds / 3600
+
     @property
     def false_alarms(self) -> str:
         """The false alarms per hour and label that are accepted, as text: "0.5", or "0.1 to 2"."""
@@ -212,14 +232,16 @@ class Detector:
         scale = np.ones(len(names)) if spreads is None else spreads[: len(names)]
         return dict(zip(names, (multiples * scale).tolist(), strict=True))
 
-    def _with_multiples(self, rules: EventRules, multiples: Multiples) -> EventRules:
+    def _with_multiples(self, rules: EventRules, multiples: Scores) -> EventRules:
         """Return rules with other thresholds; those of the user replace them."""
         chosen = multiples.copy()
+        low = rules.criteria.low.copy()
         for c, label in enumerate(self.watch.labels):
             own = self.settings.threshold if label.threshold is None else label.threshold
             if own is not None:
                 chosen[c] = own / (1.0 if rules.spreads is None else rules.spreads[c])
-        return replace(rules, criteria=replace(rules.criteria, thresholds=chosen))
+                low[c] = NEVER  # what the user asked for does not move
+        return replace(rules, criteria=replace(rules.criteria, thresholds=chosen, low=low))
 
     def _peaks(self, events: Iterable[Event]) -> list[list[float]]:
         """Return the peaks of each label as multiples of its spread, by the lowest rules."""
@@ -264,7 +286,20 @@ def event_batches(
 def _lowest(rules: EventRules) -> EventRules:
     """Return rules by which every peak from `LOWEST` on is reported."""
     low = np.full(len(rules.criteria.labels), LOWEST)
-    return replace(rules, criteria=replace(rules.criteria, thresholds=low))
+    return replace(rules, criteria=replace(rules.criteria, thresholds=low, low=np.zeros(0)))
+
+
+def _promises(
+    scores: Scores, reaches: Mapping[str, float], negatives: Sequence[str]
+) -> dict[str, str]:
+    """Return the promise of each label, with the negative word that resembles one that is poor."""
+    promises = {name: promise(reached) for name, reached in reaches.items()}
+    with np.errstate(invalid="ignore", divide="ignore"):  # a label may score the same everywhere
+        alike = np.nan_to_num(np.atleast_2d(np.corrcoef(scores.T))[: len(reaches), len(reaches) :])
+    for name, row in zip(reaches, alike, strict=True):
+        if promises[name] != GOOD and row.max(initial=0.0) >= _RESEMBLES:
+            promises[name] += f", it resembles {negatives[int(row.argmax())]!r}"
+    return promises
 
 
 def grouped(head: Head, watch: WatchList, calibration: Calibration | None) -> Head:

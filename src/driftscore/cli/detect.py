@@ -19,7 +19,8 @@ from driftscore.engines.examples import example_files
 from driftscore.engines.window_log import window_log
 from driftscore.errors import AuditError, DriftscoreError, UsageError
 from driftscore.events.clips import AROUND_S, ClipFolder
-from driftscore.events.thresholds import DEFAULT_FALSE_ALARMS
+from driftscore.events.stream import SHOWN_LABELS
+from driftscore.events.thresholds import DEFAULT_FALSE_ALARMS, GOOD
 from driftscore.events.tracking import Detection, Event
 from driftscore.events.watchlist import WatchList
 from driftscore.formats import OutputValue, find_format, write_rows
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 
 EventRow = dict[str, OutputValue]
 EVENT_COLUMNS = tuple(span_row("", "", 0.0, 0.0, 0.0))
+HINTS = (
+    "--false-alarms 0.1 for fewer or 2 for more", "--plot night.png for a picture",
+    "--format raven (audacity, csv, ...) --out FILE to export", "--clips FOLDER for the audio",
+)  # fmt: skip
 EVENT_TITLE = "Events: scores and thresholds are above the recent background of the label"
 watch_options = take.together(
     take.label_options,
@@ -162,6 +167,10 @@ def detect(
         if clips is not None:
             silent = [label.name for label in detector.watch.labels if not label.clips]
             search.clips = ClipFolder(clips, around_s=margin_s, without=silent)
+        given = (options["false_alarms"] or options["threshold"], plot, out, clips)
+        search.hints = [h for h, value in zip(HINTS, given, strict=True) if value is None]
+        if not windows and detection.threshold is None:
+            report_promises(detector)
         if plot is not None and len(recordings) == 1:
             search.track = PictureTrack(detector.watch.names, hop_s=detector.hop_s)
         elif plot is not None:
@@ -195,6 +204,8 @@ class EventSearch:
     """For the picture of one recording."""
     hours: "HourCounts | None" = None
     """For the picture of several recordings, by the hour of day."""
+    hints: Sequence[str] = ()
+    """What to try next: options that were not given."""
     seconds: float = 0.0
     count: int = 0
     clip_count: int = 0
@@ -244,6 +255,7 @@ class EventSearch:
         if log is not None and read and log.read().done and self.resume:
             say(f"{recording}: continuing at {hours_text(len(log.done) * detector.hop_s)}")
         reported: list[Event] = []
+        nearly: list[Event] = []
         with nullcontext() if log is None else log.writing(keep=embedder.audio_cache):
             if self.audit is None:
                 events = detector.events(
@@ -259,6 +271,8 @@ class EventSearch:
                 if event.rejected:
                     if self.nearest is None or _share(event) > _share(self.nearest):
                         self.nearest = event
+                    if self.track is not None:
+                        nearly.append(event)
                     continue
                 reported.append(event)
                 self.count += 1
@@ -273,7 +287,7 @@ class EventSearch:
             written = self.clips.cut(recording, reported)
             self.clip_count += sum(path is not None for path in written)
         if self.track is not None:
-            self.drawn = (reported, recording, start)
+            self.drawn = (reported + nearly, recording, start)
         if self.hours is not None:
             self.hours.add(start, seconds, reported)
 
@@ -292,23 +306,42 @@ class EventSearch:
                 events, name, start = self.drawn
                 plot_recording(plot, self.track, events, name=name, start=start)
             say(f"Picture in {plot}")
-        threshold, alarms = self.detector.settings.threshold, self.detector.false_alarms
+        if not self.seconds:
+            return  # nothing could be read: that was reported
+        threshold = self.detector.settings.threshold
         budget = f"a threshold of {threshold or 0:g}"
         if threshold is None:
-            budget = f"{alarms} false alarms per hour and label (by the {self.detector.source})"
+            budget = (
+                f"{self.detector.false_alarms} false alarms per hour and label asked for "
+                f"(by the {self.detector.source})"
+            )
             if self.detector.calibration is None:
                 budget = "thresholds of raw scores: the model has no calibration"
         events_text = counted(self.count, "event") if self.count else "No events"
-        say(f"{events_text} in {hours_text(self.seconds)} of audio, with {budget}")
+        doubt = ""
+        if self.count and threshold is None and self.detector.calibration is not None:
+            alarms = min(self.count, round(self.detector.expected_alarms(self.seconds)))
+            doubt = f"; about {alarms} of them are expected to be false"
+        say(f"{events_text} in {hours_text(self.seconds)} of audio, with {budget}{doubt}")
         if not self.count and (near := self.nearest) is not None:
             say(
                 f"nearest: {near.label!r} at {hours_text(near.start_s)} with {near.score:.2f} of "
                 f"{near.threshold:.2f} ({near.rejected})"
             )
-        say(
-            "next: --false-alarms 0.1 for fewer or 2 for more, --plot night.png for a picture, "
-            "--format raven (audacity, csv, ...) --out FILE to export, --clips FOLDER for the audio"
-        )
+        if self.hints:
+            say(f"next: {', '.join(self.hints)}")
+
+
+def report_promises(detector: Detector) -> None:
+    """Report how well the labels can be expected to work, unless all of them are good."""
+    promises = detector.promises
+    texts = []
+    for expected in sorted(set(promises.values())):
+        names = [name for name in promises if promises[name] == expected]
+        more = " ..." if len(names) > SHOWN_LABELS else ""
+        texts.append(f"{', '.join(names[:SHOWN_LABELS])}{more}: {expected}")
+    if set(promises.values()) - {GOOD}:
+        say(f"expected: {'; '.join(texts)}")
 
 
 def _share(event: Event) -> float:

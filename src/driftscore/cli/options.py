@@ -182,7 +182,21 @@ format_option = click.option(
     "--format", "-f", type=PluginName(format_names), default=DEFAULT_FORMAT,
     help="How rows are written (see `list formats`).",
 )  # fmt: skip
-out_option = click.option("--out", "-o", help="Write to this file or URL, not stdout.")
+
+
+def _check_out(context: click.Context, option: click.Parameter, out: str | None) -> str | None:
+    """Refuse the name of a workbook: every format is text."""
+    if out is not None and out.lower().endswith((".xls", ".xlsx")):
+        raise UsageError(
+            f"driftscore writes no workbooks: {out}; use --format excel with a name that ends in "
+            ".csv, which Excel opens"
+        )
+    return out
+
+
+out_option = click.option(
+    "--out", "-o", callback=_check_out, help="Write to this file or URL, not stdout."
+)
 output_options = together(format_option, out_option)
 calibration_option = click.option(
     "--calibration", metavar="FILE", help="A calibration of the model (see `calibrate`), or none."

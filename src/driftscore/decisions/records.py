@@ -129,6 +129,7 @@ def unpacked_search(content: bytes, head: Head) -> EventRules:
             head.labels == words
             and criteria.thresholds.shape == criteria.min_durations_s.shape == (count,)
             and criteria.opposed.shape == (count, len(criteria.negatives))
+            and criteria.low.shape in ((0,), (count,))
             and all(one is None or one.shape == (len(words),) for one in columns)
         ):
             raise ValueError("its labels are not those of the head")

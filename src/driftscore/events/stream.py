@@ -72,9 +72,8 @@ class EventTracker:
         if scale is not None:
             events = self.tracker.feed(start_s, end_s, above, scale)
             if self._note is not None:
-                criteria = self.rules.criteria
-                multiples = (above / scale)[: len(criteria.labels)]
-                self._note((start_s + end_s) / 2, multiples / criteria.thresholds)
+                multiples = (above / scale)[: len(self.rules.criteria.labels)]
+                self._note((start_s + end_s) / 2, multiples / self.tracker.thresholds(start_s))
         self._background.update(scores, self.tracker.held((start_s + end_s) / 2))
         return events
 

@@ -4,7 +4,7 @@ Each window has one score per label, relative to the label's background and divi
 (`background.py`, `thresholds.py`). An event begins where a score rises above a share of the label's
 threshold, must reach the threshold, and ends where it falls below that share; events of a label
 that are closer than three seconds are one. An event whose peak is below that of a negative word is
-rejected.
+rejected. Many low peaks of a label raise its threshold from then on (`restlessness`).
 
 A sound raises the score of a window of which it fills about `REACH_S`. So an event begins that long
 before the end of its first window, and ends that long after the start of its last one: times are as
@@ -24,8 +24,11 @@ from numpy.typing import NDArray
 from driftscore.audio.recordings import Samples
 from driftscore.backbones.vectors import Scores
 from driftscore.errors import UsageError
-from driftscore.events.thresholds import DEFAULT_FALSE_ALARMS
+from driftscore.events.thresholds import DEFAULT_FALSE_ALARMS, FORGET_H, restlessness
 
+HOUR_S = 3600.0
+NEVER = 1e9
+"""A multiple that no score reaches."""
 BELOW = "below the threshold"
 SHORT = "shorter than asked for"
 REACH_S = 0.65
@@ -121,6 +124,9 @@ class LabelRules:
     """Words whose scores follow those of the labels in every row."""
     opposed: NDArray[np.bool_] = field(default_factory=lambda: np.zeros((0, 0), np.bool_))
     """Whether a negative word counts against a label: (labels, negatives); empty for always."""
+    low: Scores = field(default_factory=lambda: np.zeros(0))
+    """The multiples from which on peaks are counted: many of them raise the threshold of a label;
+    `NEVER` for a threshold that does not move, empty if none does."""
 
 
 @dataclass
@@ -135,7 +141,10 @@ class _Run:
     peak: float
     score: float
     """The peak in the unit of the scores."""
+    required: float
+    """The multiple that it must reach."""
     threshold: float
+    """The same in the unit of the scores."""
     against: str = ""
     """The negative word that scores higher at the peak."""
 
@@ -162,11 +171,21 @@ class Tracker:
         self._waiting: dict[int, _Run] = {}
         self._begin_s: float | None = None
         self._end_s = float("inf")
+        self._low = criteria.low if len(criteria.low) else np.full(len(criteria.labels), NEVER)
+        self._peaks = np.zeros(len(criteria.labels))  # low ones, old ones forgotten
+        self._counted_s = 0.0  # when they were counted last
+
+    def thresholds(self, now_s: float) -> Scores:
+        """Return the multiples that a run must reach which begins now."""
+        begin_s = now_s if self._begin_s is None else self._begin_s
+        forgotten = np.exp(-(now_s - self._counted_s) / HOUR_S / FORGET_H)
+        raised = restlessness(self._peaks * forgotten, (now_s - begin_s) / HOUR_S)
+        return self.criteria.thresholds + raised
 
     @property
     def active(self) -> list[int]:
         """The labels that are present now, by number; not those that a negative word exceeds."""
-        reached = [c for c, run in self._runs.items() if run.peak >= self.criteria.thresholds[c]]
+        reached = [c for c, run in self._runs.items() if run.peak >= run.required]
         runs = [(c, self._runs[c]) for c in reached] + list(self._waiting.items())
         return sorted({c for c, run in runs if not run.against})
 
@@ -194,7 +213,7 @@ class Tracker:
         mask = np.zeros(width, np.bool_)
         for c, run in self._runs.items():
             since_s = min(run.first_s, self._waiting[c].first_s if c in self._waiting else now_s)
-            reached = run.peak >= self.criteria.thresholds[c]
+            reached = run.peak >= run.required
             mask[c] = reached and now_s - since_s < self._settings.hold_s
         return mask
 
@@ -212,6 +231,7 @@ class Tracker:
         for c, run in list(self._runs.items()):
             if not above[c] or self._gap(run, start_s) > self._settings.gap_s:
                 events += self._closed(c)
+        thresholds = self.thresholds(start_s) if above.any() else criteria.thresholds
         for c in np.flatnonzero(above).tolist():
             value, previous = float(multiples[c]), self._runs.get(c)
             if previous is not None and value <= previous.peak:
@@ -221,13 +241,15 @@ class Tracker:
             if criteria.opposed.size:
                 others = np.where(criteria.opposed[c], others, -np.inf)
             exceeded = len(others) > 0 and others.max() > value
+            required = float(thresholds[c]) if previous is None else previous.required
             self._runs[c] = _Run(
                 start_s if previous is None else previous.first_s,
                 start_s,
                 end_s - start_s,
                 value,
                 value * float(scale[c]),
-                float(criteria.thresholds[c] * scale[c]),
+                required,
+                required * float(scale[c]),
                 criteria.negatives[int(others.argmax())] if exceeded else "",
             )
         return events + self._settled(start_s)
@@ -245,8 +267,12 @@ class Tracker:
     def _closed(self, c: int) -> list[Event]:
         """End the run of a label: join it to the one before it, or let that one go."""
         run = self._runs.pop(c)
-        if run.peak < self.criteria.thresholds[c]:
-            nearly = run.peak >= _NEARLY * self.criteria.thresholds[c]
+        if run.peak >= self._low[c]:
+            self._peaks *= np.exp(-(run.last_s - self._counted_s) / HOUR_S / FORGET_H)
+            self._peaks[c] += 1
+            self._counted_s = run.last_s
+        if run.peak < run.required:
+            nearly = run.peak >= _NEARLY * run.required
             return [self._event(c, run, BELOW)] if nearly else []
         before = self._waiting.pop(c, None)
         if before is not None and self._gap(before, run.first_s) <= self._settings.gap_s:

@@ -135,7 +135,7 @@ def plot_recording(
             top.set_yticks(spectrum.bands_of(shown), [f"{hertz / 1000:g}" for hertz in shown])
         _draw_scores(middle, track, colours)
         _draw_events(bottom, rows, events, colours)
-        about = "; pale: not reported" if len(reported) < len(events) else ""
+        about = "; pale: nearly reported" if len(reported) < len(events) else ""
         _time_axis(bottom, max(track.seconds, 1e-3), start, about)
 
 
@@ -228,12 +228,15 @@ def _time_axis(axes: "Axes", seconds: float, start: Start | None, about: str) ->
     """Mark round times: of the clock if the start is known, else since the start."""
     step = next((step for step in _STEPS if seconds / step <= _TICKS), 7 * _STEPS[-1])
     since_s = 0.0
-    axes.set_xlabel(f"time since the start of the recording{about}")
+    unit = "hours:minutes:seconds" if step < 60 else "hours:minutes"
+    axes.set_xlabel(f"time since the start of the recording ({unit}){about}")
     if start is not None:
         midnight = start.time.replace(hour=0, minute=0, second=0, microsecond=0)
         since_s = (start.time - midnight).total_seconds()
         zone = "" if start.zone_known else " (time zone of this machine)"
-        axes.set_xlabel(f"clock time on {start.time:%Y-%m-%d}, {zone_text(start)}{zone}{about}")
+        axes.set_xlabel(
+            f"clock time ({unit}) on {start.time:%Y-%m-%d}, {zone_text(start)}{zone}{about}"
+        )
     ticks = np.arange(-(-since_s // step) * step, since_s + seconds + 1e-6, step)
     texts = []
     for tick in ticks:

@@ -37,7 +37,7 @@ from driftscore.lab.runs.truth import METRIC
 from driftscore.scoring.rules import Needs
 from driftscore.text.presets import load_preset
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Part of the key of every cell about events; raise it whenever the detector changes a number."""
 
 MANY = 6.0
