@@ -30,8 +30,7 @@ from driftscore.errors import UsageError
 DEFAULT_FALSE_ALARMS = 1.0
 """False alarms per hour and label, in a place with two other sounds per minute."""
 RATES = (
-    (2.0, 2.67), (2.5, 1.24), (3.0, 0.566), (3.5, 0.316), (4.0, 0.132), (4.5, 0.0658),
-    (5.0, 0.0395), (5.5, 0.0263), (6.0, 0.0132),
+    (2.0, 2.99), (2.5, 1.3), (3.0, 0.592), (3.5, 0.263), (4.0, 0.145), (4.5, 0.0789), (5.0, 0.0395),
 )  # fmt: skip
 """Multiples of the upper spread, and how often per hour other sounds reach them for one label."""
 MIN_LEARNT, TYPICAL_TAIL, MAX_TAIL_SHIFT = 3, 4.1, 1.0
@@ -41,7 +40,7 @@ in words, and 3.0 to 7.0 for learnt ones: the multiple moves by the difference, 
 TOP_SHARE, TYPICAL_REACH, REACH_WEIGHT, MAX_REACH_SHIFT = 1 / 320, 5.3, 0.3, 1.0
 """The share of sounds that a reach is the mean of, the reach of the median word, and how far a
 threshold moves with it; chosen on the families "choose" of `training.corpora.event_families`."""
-LOW_RATE = 4.34
+LOW_RATE = 4.67
 """How often per hour other sounds reach the lowest multiple of `RATES` for one label, if its
 threshold does not move."""
 RESTLESS_H, FORGET_H, MAX_RESTLESS = 0.5, 3.0, 2.5
