@@ -137,6 +137,8 @@ def decoded(recording: Encoded) -> Iterator[Blocks]:
         else:
             handle = cast(BinaryIO, source)
         start = handle.tell() if handle else 0
+        with nullcontext(handle) if handle else open(cast(Path, path), "rb") as file:
+            head = _head(file)
 
         def on_disk() -> Path:
             """Return the path of the file for ffmpeg; the content of a handle is copied."""
@@ -152,7 +154,7 @@ def decoded(recording: Encoded) -> Iterator[Blocks]:
             """Yield blocks; where libsndfile fails, ffmpeg goes on before a file is refused."""
             seen = 0
             try:
-                for block in _blocks(sound, name, partial=partial):
+                for block in _blocks(sound, name, partial=partial, head=head):
                     seen += len(block)
                     yield block
                 if sound.format == "OGG":
@@ -172,7 +174,7 @@ def decoded(recording: Encoded) -> Iterator[Blocks]:
             with silenced():
                 sound = opened.enter_context(soundfile.SoundFile(file))
         except soundfile.LibsndfileError as error:
-            malformed = error.code == _MALFORMED
+            malformed = error.code == _MALFORMED and _NO_LENGTH not in head
             if shutil.which("ffmpeg") is None:
                 raise AudioError(
                     f"{name} is not a sound file that libsndfile can read "
@@ -225,7 +227,8 @@ def decoded_in_memory(content: bytes, name: str, bounds: DecodingBounds) -> Iter
                 yield blocks
         return
     with sound:
-        yield _checked_rate(sound, name, bounds), _blocks(sound, name, bounds)
+        head = _head(io.BytesIO(content))
+        yield _checked_rate(sound, name, bounds), _blocks(sound, name, bounds, head=head)
 
 
 _MEMFD = getattr(os, "memfd_create", None)
@@ -337,9 +340,16 @@ def _blocks(
     bounds: DecodingBounds | None = None,
     *,
     partial: bool = False,
+    head: bytes = b"",
 ) -> Iterator[Samples]:
-    """Yield a file's mono blocks, and refuse one that ends before its header says."""
+    """Yield a file's mono blocks, and refuse one that ends before its header says.
+
+    The length of an mp3 without a table of its frames is only libsndfile's estimate.
+    """
     rate, channels, missing = sound.samplerate, sound.channels, 0
+    frames = sound.frames
+    if sound.format == "MP3" and not any(tag in head for tag in (b"Xing", b"Info", b"VBRI")):
+        frames = 0
     if match := _SHORT.search(sound.extra_info):
         promised, present = map(int, match.groups())
         # Programs that stream a wav write 0 or a huge size and never return to correct it.
@@ -364,9 +374,9 @@ def _blocks(
         yield _mono_block(block, name)
     if missing:
         raise cut
-    if seen < sound.frames < UNKNOWN_FRAMES:
+    if seen < frames < UNKNOWN_FRAMES:
         raise AudioError(
-            f"{name} is truncated: {seen / rate:.2f} s of {sound.frames / rate:.2f} s could be read"
+            f"{name} is truncated: {seen / rate:.2f} s of {frames / rate:.2f} s could be read"
         )
 
 
@@ -384,8 +394,28 @@ _SHORT = re.compile(
 """How libsndfile's log says that wav, aiff, au, w64 and rf64 end before they should."""
 
 
+def _head(file: BinaryIO) -> bytes:
+    """Return the first bytes of a file, after an ID3 tag."""
+    start = file.tell()
+    head = file.read(_HEAD_BYTES)
+    if head[:3] == b"ID3" and len(head) > 10:
+        size = sum((byte & 0x7F) << 7 * (3 - place) for place, byte in enumerate(head[6:10]))
+        file.seek(start + 10 + size)
+        head = file.read(_HEAD_BYTES)
+    file.seek(start)
+    return head
+
+
+_HEAD_BYTES = 256
+_NO_LENGTH = b"data" + 8 * b"\xff"
+"""The data of a caf that was written into a pipe."""
+
+
 def _check_ogg_end(file: BinaryIO, name: str) -> None:
-    """Refuse an Ogg file (Vorbis, Opus, FLAC) that does not end with the last page of a stream."""
+    """Refuse an Ogg file (Vorbis, Opus, FLAC) whose last page is not complete.
+
+    It need not be marked as the last one: ffmpeg does not mark it when it writes segments.
+    """
     position = file.tell()
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - 2 * _MAX_OGG_PAGE))
@@ -393,8 +423,8 @@ def _check_ogg_end(file: BinaryIO, name: str) -> None:
     file.seek(position)
     page = tail[tail.rfind(b"OggS") :] if b"OggS" in tail else b""
     segments = page[27 : 27 + page[26]] if len(page) > 26 else b""
-    if len(page) < 27 + len(segments) + sum(segments) or not page[5:6] or not page[5] & 4:
-        raise AudioError(f"{name} is truncated: the last page of its stream is missing or cut")
+    if len(page) < 27 or len(page) < 27 + page[26] + sum(segments):
+        raise AudioError(f"{name} is truncated: the last page of its stream is cut")
 
 
 _MAX_OGG_PAGE = 65_307
@@ -441,10 +471,9 @@ def _ffmpeg(
         if stated and "Estimating" not in text and ": Video: " not in text:
             hours, minutes, rest, begin = (float(part or 0) for part in stated.groups())
             length = 3600 * hours + 60 * minutes + rest - max(begin, 0.0)
-            if 0 < seconds < length - _SLACK_S:
-                raise AudioError(
-                    f"{name} is truncated: {seconds:.2f} s of {length:.2f} s could be read"
-                )
+            if seconds < length - _SLACK_S:
+                what = "is truncated" if seconds else "cannot be decoded"
+                raise AudioError(f"{name} {what}: {seconds:.2f} s of {length:.2f} s could be read")
         errors = [line for line in said if "[error]" in line or "[fatal]" in line]
         if malformed and "Estimating" in text:
             raise AudioError(
@@ -465,6 +494,12 @@ def _ffmpeg(
         try:
             head = _read_soon(process, 24, name)
             if len(head) < 24:
+                listener.join()
+                # An mp4 has its index at its end, unless a program has moved it.
+                with open(path, "rb") as file:
+                    is_mp4 = file.read(8)[4:] == b"ftyp"
+                if is_mp4 and "moov atom not found" in "".join(said):
+                    raise AudioError(f"{name} is truncated: the index at its end is missing")
                 raise UnknownFormatError(
                     f"{name} is not a sound file that libsndfile or ffmpeg can read"
                 )
