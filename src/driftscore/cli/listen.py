@@ -140,7 +140,6 @@ def listen(
     opened = find_sources(sources, speed=speed, raw=raw, notify=notify)
     events_store = decisions
     if events_store is None and store is not None:
-        check_output(store)
         events_store = DecisionStore(store)
     transports: list[Transport] = [*map(Webhook, webhook), *map(Program, programs)]
     if mqtt is not None:

@@ -84,10 +84,9 @@ class SpeechGuard:
         padded = np.zeros(count * size, np.float32)
         padded[: len(samples)] = samples
         with self._lock:
-            self._voice.process_array(np.zeros(size, np.float32))  # forget the clip before
             self._voice.reset()
             chunks = padded.reshape(count, size)
-            shares = np.array([self._voice.process_array(chunk) for chunk in chunks])
+            shares = np.array([self._voice.process_samples(chunk) for chunk in chunks])
         shares = np.clip(shares, _RARE, 1 - _RARE)
         odds = np.log(shares / (1 - shares))
         mean = np.full(VOICE_CHUNKS, 1 / VOICE_CHUNKS)
