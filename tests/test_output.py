@@ -367,15 +367,19 @@ def test_an_output_on_a_full_disk_is_refused_before_a_recording_is_read(
     assert not home.exists()
 
 
+def write_to(path: str, text: str, failure: OSError | None = None) -> None:
+    with output(path) as stream:
+        stream.write(text)
+        if failure is not None:
+            raise failure
+
+
 def test_rows_that_were_written_before_the_disk_was_full_are_kept(tmp_path: Path) -> None:
     out = tmp_path / "rows.csv"
     kept = tmp_path / "rows.csv.partial"
-    with (
-        pytest.raises(WriteError, match=f"No space left.*could be written are in {kept}"),
-        output(str(out)) as stream,
-    ):
-        stream.write("file,label\na.wav,siren\n")
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with pytest.raises(WriteError, match=rf"No space left.*could be written are in {kept}"):
+        write_to(str(out), "file,label\na.wav,siren\n", full)
     assert kept.read_text() == "file,label\na.wav,siren\n"
     assert list(tmp_path.iterdir()) == [kept]
 
@@ -390,11 +394,8 @@ def test_what_cannot_be_uploaded_at_the_end_is_kept(
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(fsspec.get_filesystem_class("memory"), "put_file", away)
-    with (
-        pytest.raises(WriteError, match="the store is away. The content is in") as error,
-        output("memory://rows.csv") as stream,
-    ):
-        stream.write("a.wav,siren\n")
+    with pytest.raises(WriteError, match=r"the store is away\. The content is in") as error:
+        write_to("memory://rows.csv", "a.wav,siren\n")
     kept = str(error.value).partition(" is in ")[2].partition(" instead")[0]
     assert Path(kept).read_text() == "a.wav,siren\n"
 

@@ -115,8 +115,9 @@ def main() -> None:
             for n in range(len(reviewed.events)):
                 reviewed.answer(n, RIGHT if n in right else WRONG)
             answers = answers_of(
-                reviewed, embedder, window_s=detector.window_s, hop_s=detector.hop_s
-            )
+                reviewed.events, reviewed.sound, embedder,
+                window_s=detector.window_s, hop_s=detector.hop_s,
+            )  # fmt: skip
             learnt, summaries = learn(classifier, watch, answers)
             for summary in summaries:
                 print(f"  {summary}")

@@ -49,17 +49,17 @@ from training.collect import RATE, SHARED, WORK
 CLIP_S, SHORTEST_S, LONGEST_S, ROOM_S = 5, 0.5, 2.0, 0.8
 CLEAN = 60.0
 """The SNR of clips without noise."""
-SNRS_DB = (CLEAN, 10.0, 5.0, 0.0, -5.0, -10.0)
+SNRS_DB = (CLEAN, 10.0, 5.0, 0.0, -5.0)
 DOWN_TO_DB, LOUD_DB = -5.0, 10.0
 MAX_OTHERS, WANTED_WORDS = 0.2, 0.99
 STEPS = tuple(round(0.1 * n, 1) for n in range(-60, 41))
-PER_VOICE, OTHERS = 30, 400
+PER_VOICE, OTHERS = 20, 300
 VOICED = ("breathing", "coughing", "crying baby", "laughing", "sneezing", "snoring")
 """Classes of ESC-50 with sounds of people; they are counted apart."""
 TALKING = ("cafe", "carousel", "church", "laughing", "market", "office", "people", "restaurant",
            "shopping", "station", "temple", "village")  # fmt: skip
 """Words in the manifest for places where people may talk: these are no noise without speech."""
-PLACES = 200
+PLACES = 100
 MIN_BYTES = 1000
 """Some files of a package are empty."""
 NO_SPEECH = ("silence", "beep", "tone", "monkeys", "confbridge-join", "confbridge-leave")

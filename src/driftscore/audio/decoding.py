@@ -137,8 +137,8 @@ def decoded(recording: Encoded) -> Iterator[Blocks]:
         else:
             handle = cast(BinaryIO, source)
         start = handle.tell() if handle else 0
-        with nullcontext(handle) if handle else open(cast(Path, path), "rb") as file:
-            head = _head(file)
+        with nullcontext(handle) if handle else open(cast(Path, path), "rb") as content:
+            head = _head(content)
 
         def on_disk() -> Path:
             """Return the path of the file for ffmpeg; the content of a handle is copied."""

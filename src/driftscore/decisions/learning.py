@@ -20,13 +20,14 @@ from driftscore.audio.decoding import Samples, check_file
 from driftscore.audio.recordings import Audio, native_blocks
 from driftscore.backbones.vectors import Matrix
 from driftscore.classifier import Classifier
-from driftscore.decisions.records import RIGHT, WRONG
-from driftscore.decisions.review import TARGET, Review
+from driftscore.decisions.records import RIGHT, WRONG, StoredEvent
+from driftscore.decisions.review import TARGET
 from driftscore.detector import Detector
 from driftscore.embedder import Embedder
 from driftscore.engines.examples import embed_examples
 from driftscore.errors import AudioError, UsageError
 from driftscore.events.thresholds import LOWEST
+from driftscore.events.tracking import Detection
 from driftscore.events.watchlist import WatchedLabel, WatchList
 from driftscore.scoring.examples import Example, Examples
 
@@ -40,13 +41,17 @@ NO_ANSWERS = (
 _MAX_S = 60.0
 
 
+Sound = tuple[Path, float, float]
+"""A file, and from when to when it has an event, in seconds."""
+
+
 @dataclass(frozen=True, eq=False)
 class AnsweredEvent:
     """An event that a person answered, with what a head can score of it."""
 
     label: str
     right: bool
-    audio: Audio
+    sound: Sound
     example: Example
     rows: Matrix
     """The embeddings of its windows, as the detector cuts them."""
@@ -78,13 +83,18 @@ class LearntLabel:
 
 
 def answers_of(
-    review: Review, embedder: Embedder, *, window_s: float, hop_s: float
+    events: Iterable[StoredEvent],
+    sound_of: Callable[[StoredEvent], Sound | None],
+    embedder: Embedder,
+    *,
+    window_s: float,
+    hop_s: float,
 ) -> list[AnsweredEvent]:
     """Return the answers right and wrong whose audio can be read."""
     answers = []
     with Embedder(embedder.backbone, audio_cache=True) as cached:
-        for event in review.events:
-            sound = review.sound(event) if event.verdict in (RIGHT, WRONG) else None
+        for event in events:
+            sound = sound_of(event) if event.verdict in (RIGHT, WRONG) else None
             if sound is None:
                 continue
             try:
@@ -94,7 +104,7 @@ def answers_of(
             except AudioError:
                 continue
             rows = np.stack([row for *_, row in windows])
-            answers.append(AnsweredEvent(event.label, event.verdict == RIGHT, audio, example, rows))
+            answers.append(AnsweredEvent(event.label, event.verdict == RIGHT, sound, example, rows))
     return answers
 
 
@@ -104,10 +114,11 @@ def learn(
     answers: Sequence[AnsweredEvent],
     *,
     target: float = TARGET,
+    settings: Detection | None = None,
 ) -> tuple[WatchList, list[LearntLabel]]:
     """Return the watch list with thresholds of the answers, and what changed for each label.
 
-    The thresholds belong to a detector that learns from the answers as well (`write_examples`).
+    The classifier has learnt from the answers as well, and the thresholds belong to its detectors.
     """
     if not answers:
         raise UsageError(NO_ANSWERS)
@@ -117,10 +128,10 @@ def learn(
     multiples = np.zeros(len(answers))
     for fold in range(FOLDS):
         others = {number for number in range(len(answers)) if number % FOLDS != fold}
-        detector = learnt_detector(classifier, watch, answers, others.__contains__)
+        detector = learnt_detector(classifier, watch, answers, others.__contains__, settings)
         for number in range(fold, len(answers), FOLDS):
             multiples[number] = _multiple(detector, answers[number])
-    detector = learnt_detector(classifier, watch, answers, lambda _: True)
+    detector = learnt_detector(classifier, watch, answers, lambda _: True, settings)
     spreads, summaries = detector.rules.spreads, []
     changed = list(watch.labels)
     for c, label in enumerate(watch.labels):
@@ -147,6 +158,7 @@ def learnt_detector(
     watch: WatchList,
     answers: Sequence[AnsweredEvent],
     chosen: Callable[[int], bool],
+    settings: Detection | None = None,
 ) -> Detector:
     """Return the detector that has learnt from the answers whose numbers are chosen."""
     positive: dict[str, list[Example]] = {}
@@ -156,7 +168,7 @@ def learnt_detector(
             group = positive if answer.right else negative
             group.setdefault(answer.label, []).append(answer.example)
     classifier.examples_ = Examples(positive, negative)
-    return classifier.detector(watch)
+    return classifier.detector(watch, settings)
 
 
 def _multiple(detector: Detector, answer: AnsweredEvent) -> float:
@@ -198,7 +210,8 @@ def write_examples(folder: Path, watch: WatchList, answers: Iterable[AnsweredEve
         place = folder / name / (RIGHT if answer.right else WRONG)
         place.mkdir(parents=True, exist_ok=True)
         path = place / f"{answer.example.sha256[:16]}.wav"
-        soundfile.write(path, answer.audio.samples, answer.audio.rate, subtype="PCM_16")
+        audio = excerpt(*answer.sound)
+        soundfile.write(path, audio.samples, audio.rate, subtype="PCM_16")
         patterns[answer.label, answer.right] = f"{folder.name}/{name}/{place.name}/*.wav"
     labels = []
     for label in watch.labels:

@@ -423,6 +423,11 @@ class DecisionStore:
         last = float("inf") if until is None else until.timestamp()
         return [StoredEvent(*row) for row in self._read(query, (first, last, limit))]
 
+    def answered(self) -> list[StoredEvent]:
+        """Return the events with the verdict right or wrong, in the order of their ids."""
+        query = f"SELECT {_EVENT} WHERE verdict IN ('{RIGHT}', '{WRONG}') ORDER BY id"
+        return [StoredEvent(*row) for row in self._read(query)]
+
     def levels(self, since: datetime, until: datetime) -> dict[str, list[tuple[str, float]]]:
         """Return the LAeq of each source between two times, each with the end of its interval."""
         levels: dict[str, list[tuple[str, float]]] = {}

@@ -86,7 +86,7 @@ class SpeechGuard:
         with self._lock:
             self._voice.reset()
             chunks = padded.reshape(count, size)
-            shares = np.array([self._voice.process_samples(chunk) for chunk in chunks])
+            shares = np.array([self._voice.process_samples(chunk) for chunk in chunks.tolist()])
         shares = np.clip(shares, _RARE, 1 - _RARE)
         odds = np.log(shares / (1 - shares))
         mean = np.full(VOICE_CHUNKS, 1 / VOICE_CHUNKS)
