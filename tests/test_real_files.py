@@ -15,8 +15,9 @@ import pytest
 import soundfile
 
 from driftscore import AudioError
-from driftscore.audio.decoding import PartialFile
-from driftscore.audio.recordings import expand, read
+from driftscore.audio.decoding import DecodingBounds, PartialFile, decoded
+from driftscore.audio.recordings import expand, read, read_blocks
+from driftscore.errors import LimitError
 
 SECONDS = 3.0
 FFMPEG = "ffmpeg -v error -i {wav}"
@@ -122,6 +123,17 @@ def test_segments_of_a_flac_are_read_although_their_headers_are_those_of_the_str
     assert len(parts) >= 3
     whole = np.concatenate([part.samples for part in parts])
     np.testing.assert_array_equal(whole, read(wav).samples)
+
+
+def test_the_bytes_of_a_stranger_are_read_like_a_file(wav: Path) -> None:
+    content = write("piped.flac", wav).read_bytes()
+    with decoded(content, name="The recording", bounds=DecodingBounds(60, 10**8)) as opened:
+        assert read_blocks(opened, name="The recording").seconds == pytest.approx(SECONDS)
+    with (
+        pytest.raises(LimitError, match="The recording is longer than 1 s"),
+        decoded(content, name="The recording", bounds=DecodingBounds(1, 10**8)) as opened,
+    ):
+        read_blocks(opened, name="The recording")
 
 
 @pytest.mark.parametrize("ending", ["ogg", "opus", "mp3", "m4a", "wav"])

@@ -18,7 +18,7 @@ reports share no voice, no text, no noise recording and no clip:
 
 A part of a prompt in which nobody talks (less than a tenth of the power of the prompt) is drawn
 again, and files of beeps are left out. The threshold is the lowest one (in steps of 0.1) at which
-on the part that chooses at most 20 % of the other sounds are withheld: what it costs is bounded,
+on the part that chooses at most 25 % of the other sounds are withheld: what it costs is bounded,
 and as much speech as possible is found. Words alone are asked for 99 % of all spoken clips at -5 dB
 and above, whatever it costs. Intervals are Wilson's, 95 %. The scores are kept in
 `speech_scores_*.json` of the training folder.
@@ -51,7 +51,7 @@ CLEAN = 60.0
 """The SNR of clips without noise."""
 SNRS_DB = (CLEAN, 10.0, 5.0, 0.0, -5.0)
 DOWN_TO_DB, LOUD_DB = -5.0, 10.0
-MAX_OTHERS, WANTED_WORDS = 0.2, 0.99
+MAX_OTHERS, WANTED_WORDS = 0.25, 0.99
 STEPS = tuple(round(0.1 * n, 1) for n in range(-60, 41))
 PER_VOICE, OTHERS = 20, 300
 VOICED = ("breathing", "coughing", "crying baby", "laughing", "sneezing", "snoring")

@@ -106,13 +106,16 @@ class _UndecodableError(AudioError):
 
 
 @contextmanager
-def decoded(recording: Encoded) -> Iterator[Blocks]:
+def decoded(
+    recording: Encoded, *, name: str = "", bounds: DecodingBounds | None = None
+) -> Iterator[Blocks]:
     """Open a sound file with libsndfile, or with ffmpeg if libsndfile does not know its format.
 
     Yield its own rate and its mono blocks. A `PartialFile` ends, with a warning, where it cannot
-    be read on; any other file is refused there.
+    be read on; any other file is refused there. Of bytes nothing is written to disk, except for
+    ffmpeg on systems without files in memory.
     """
-    name, partial = describe(recording), isinstance(recording, PartialFile)
+    name, partial = name or describe(recording), isinstance(recording, PartialFile)
     source: Encoded = io.BytesIO(recording) if isinstance(recording, bytes) else recording
     path: Path | None = None
     handle: BinaryIO | None = None
@@ -144,17 +147,22 @@ def decoded(recording: Encoded) -> Iterator[Blocks]:
             """Return the path of the file for ffmpeg; the content of a handle is copied."""
             if handle is None:
                 return cast(Path, path)
-            copy = opened.enter_context(tempfile.NamedTemporaryFile(prefix="driftscore-"))
+            if isinstance(handle, io.BytesIO) and _MEMFD is not None:
+                copy: Any = opened.enter_context(open(_MEMFD("driftscore"), "w+b"))
+                copied = Path(f"/proc/{os.getpid()}/fd/{copy.fileno()}")
+            else:
+                copy = opened.enter_context(tempfile.NamedTemporaryFile(prefix="driftscore-"))
+                copied = Path(copy.name)
             handle.seek(start)
             shutil.copyfileobj(handle, copy)
             copy.flush()
-            return Path(copy.name)
+            return copied
 
         def blocks(sound: soundfile.SoundFile) -> Iterator[Samples]:
             """Yield blocks; where libsndfile fails, ffmpeg goes on before a file is refused."""
             seen = 0
             try:
-                for block in _blocks(sound, name, partial=partial, head=head):
+                for block in _blocks(sound, name, bounds, partial=partial, head=head):
                     seen += len(block)
                     yield block
                 if sound.format == "OGG":
@@ -163,7 +171,7 @@ def decoded(recording: Encoded) -> Iterator[Blocks]:
             except _UndecodableError:
                 if shutil.which("ffmpeg") is None:
                     raise
-                _, again = opened.enter_context(_ffmpeg(on_disk(), name))
+                _, again = opened.enter_context(_ffmpeg(on_disk(), name, bounds=bounds))
                 for block in again:
                     yield block[min(seen, len(block)) :]
                     seen -= min(seen, len(block))
@@ -175,7 +183,9 @@ def decoded(recording: Encoded) -> Iterator[Blocks]:
                 sound = opened.enter_context(soundfile.SoundFile(file))
         except soundfile.LibsndfileError as error:
             malformed = error.code == _MALFORMED and _NO_LENGTH not in head
-            if shutil.which("ffmpeg") is None:
+            # Of a stranger's file ffmpeg gets only formats that libsndfile does not know.
+            strange = bounds is not None and error.code != _UNRECOGNISED
+            if strange or shutil.which("ffmpeg") is None:
                 raise AudioError(
                     f"{name} is not a sound file that libsndfile can read "
                     f"({error.error_string.strip('.')}); if it is sound, install ffmpeg, or "
@@ -183,9 +193,11 @@ def decoded(recording: Encoded) -> Iterator[Blocks]:
                 ) from error
         if sound is None or (sound.frames == 0 and shutil.which("ffmpeg")):
             # A length of 0 is often that of a wav that was written into a pipe.
-            rate, own = opened.enter_context(_ffmpeg(on_disk(), name, malformed=malformed))
+            rate, own = opened.enter_context(
+                _ffmpeg(on_disk(), name, malformed=malformed, bounds=bounds)
+            )
         else:
-            rate, own = _checked_rate(sound, name), blocks(sound)
+            rate, own = _checked_rate(sound, name, bounds), blocks(sound)
         yield rate, _readable(own, rate) if partial else own
 
 
@@ -200,35 +212,6 @@ def _readable(blocks: Iterator[Samples], rate: int) -> Iterator[Samples]:
         if not seen:
             raise
         warnings.warn(f"{error}; its first {seen / rate:.2f} s are used", stacklevel=2)
-
-
-@contextmanager
-def decoded_in_memory(content: bytes, name: str, bounds: DecodingBounds) -> Iterator[Blocks]:
-    """Open the content of a sound file with libsndfile, or with ffmpeg if its format is another.
-
-    Nothing is written to disk, except for ffmpeg on systems without files in memory.
-    """
-    try:
-        with silenced():
-            sound = soundfile.SoundFile(io.BytesIO(content))
-    except soundfile.LibsndfileError as error:
-        if error.code != _UNRECOGNISED or shutil.which("ffmpeg") is None:
-            what = error.error_string.strip(".")
-            raise AudioError(f"{name} is not a sound file that can be read ({what})") from error
-        with (
-            tempfile.NamedTemporaryFile(prefix="driftscore-")
-            if _MEMFD is None
-            else open(_MEMFD("driftscore"), "w+b") as file
-        ):
-            file.write(content)
-            file.flush()
-            path = file.name if _MEMFD is None else f"/proc/{os.getpid()}/fd/{file.fileno()}"
-            with _ffmpeg(Path(path), name, bounds=bounds) as blocks:
-                yield blocks
-        return
-    with sound:
-        head = _head(io.BytesIO(content))
-        yield _checked_rate(sound, name, bounds), _blocks(sound, name, bounds, head=head)
 
 
 _MEMFD = getattr(os, "memfd_create", None)

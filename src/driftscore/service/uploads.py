@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 from starlette.exceptions import HTTPException
 
-from driftscore.audio.decoding import DecodingBounds, UnknownFormatError, decoded_in_memory
+from driftscore.audio.decoding import DecodingBounds, UnknownFormatError, decoded
 from driftscore.audio.recordings import Audio, Samples, read_blocks
 from driftscore.errors import AudioError, DriftscoreError, UsageError
 from driftscore.service.settings import Limits
@@ -48,7 +48,7 @@ def decode(content: bytes, *, rate: int, limits: Limits) -> Audio:
         raise unknown
     bounds = DecodingBounds(limits.seconds, limits.decoded_bytes)
     try:
-        with decoded_in_memory(content, NAME, bounds) as (native, blocks):
+        with decoded(content, name=NAME, bounds=bounds) as (native, blocks):
             return read_blocks((native, _sounding(blocks)), rate=rate, name=NAME)
     except UnknownFormatError as error:
         raise error if is_sound(content) else unknown from error
