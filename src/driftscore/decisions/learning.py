@@ -1,5 +1,7 @@
 """Learn from answers: right events become examples, wrong ones negative examples of their label.
 
+Labels with fewer than `MIN_RIGHT` right answers keep their words alone: one or two examples bring
+more false events than they find.
 Thresholds follow from all answers. Every answer is scored by a head that has not learnt from it
 (`FOLDS` parts), as a multiple of the label's spread, as thresholds are (`events/thresholds.py`).
 The lowest multiple from which on the share of right answers reaches the target is where the answers
@@ -8,6 +10,7 @@ The threshold goes there by n / (n + `PRIOR_ANSWERS`) of the way from the usual 
 """
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +35,7 @@ from driftscore.events.watchlist import WatchedLabel, WatchList
 from driftscore.scoring.examples import Example, Examples
 
 FOLDS = 5
+MIN_RIGHT = 3
 PRIOR_ANSWERS = 20
 """Answers that move a threshold half of the way."""
 NO_ANSWERS = (
@@ -70,12 +74,17 @@ class LearntLabel:
     right_kept: int
     """Right answers that are reported by a head and threshold of the other answers."""
     wrong_kept: int
+    learnt: bool = True
+    """Whether the answers are examples, and not only those of the threshold."""
 
     def __str__(self) -> str:
         way = "stays" if abs(self.multiple - self.usual) < 0.005 else "rises"
         way = "falls" if self.multiple < self.usual - 0.005 else way
+        examples = f"{self.right} examples, {self.wrong} negative examples"
+        if not self.learnt:
+            examples = f"too few of {self.right + self.wrong} answers are right for examples"
         return (
-            f"{self.label}: {self.right} examples, {self.wrong} negative examples; the threshold "
+            f"{self.label}: {examples}; the threshold "
             f"{way} from {self.usual:.2f} to {self.multiple:.2f} spreads; of answers left out, "
             f"{self.right_kept} of {self.right} right and {self.wrong_kept} of {self.wrong} wrong "
             "ones would be reported"
@@ -146,6 +155,7 @@ def learn(
             LearntLabel(
                 label.name, int(right.sum()), int((~right).sum()), usual, multiple,
                 int((above & right).sum()), int((above & ~right).sum()),
+                label.name in _with_examples(answers),
             )
         )  # fmt: skip
         threshold = multiple * (1.0 if spreads is None else float(spreads[c]))
@@ -163,12 +173,19 @@ def learnt_detector(
     """Return the detector that has learnt from the answers whose numbers are chosen."""
     positive: dict[str, list[Example]] = {}
     negative: dict[str, list[Example]] = {}
+    enough = _with_examples(answers)
     for number, answer in enumerate(answers):
-        if chosen(number):
+        if chosen(number) and answer.label in enough:
             group = positive if answer.right else negative
             group.setdefault(answer.label, []).append(answer.example)
     classifier.examples_ = Examples(positive, negative)
     return classifier.detector(watch, settings)
+
+
+def _with_examples(answers: Sequence[AnsweredEvent]) -> set[str]:
+    """Return the labels that have enough right answers to learn from them."""
+    counts = Counter(answer.label for answer in answers if answer.right)
+    return {label for label, count in counts.items() if count >= MIN_RIGHT}
 
 
 def _multiple(detector: Detector, answer: AnsweredEvent) -> float:
@@ -202,10 +219,11 @@ def fitted_multiple(
     return usual + len(values) / (len(values) + PRIOR_ANSWERS) * (wanted - usual)
 
 
-def write_examples(folder: Path, watch: WatchList, answers: Iterable[AnsweredEvent]) -> WatchList:
-    """Write the audio of answers into a folder; return the list that names it, as patterns."""
+def write_examples(folder: Path, watch: WatchList, answers: Sequence[AnsweredEvent]) -> WatchList:
+    """Write the audio that was learnt from into a folder; return the list that names it."""
     patterns: dict[tuple[str, bool], str] = {}
-    for answer in answers:
+    enough = _with_examples(answers)
+    for answer in (answer for answer in answers if answer.label in enough):
         name = "_".join(answer.label.split()).replace(os.sep, "_")
         place = folder / name / (RIGHT if answer.right else WRONG)
         place.mkdir(parents=True, exist_ok=True)
