@@ -197,7 +197,9 @@ def decoded(
                 _ffmpeg(on_disk(), name, malformed=malformed, bounds=bounds)
             )
         else:
-            rate, own = _checked_rate(sound, name, bounds), blocks(sound)
+            rate, own = sound.samplerate, blocks(sound)
+            frames = sound.frames if sound.frames < UNKNOWN_FRAMES else 0
+            check_bounds(name, rate=rate, channels=sound.channels, frames=frames, bounds=bounds)
         yield rate, _readable(own, rate) if partial else own
 
 
@@ -305,16 +307,6 @@ def max_hours() -> float:
     if not most > 0:
         raise UsageError(f"DRIFTSCORE_MAX_HOURS must be a positive number, not {setting!r}")
     return most
-
-
-def _checked_rate(
-    sound: soundfile.SoundFile, name: str, bounds: DecodingBounds | None = None
-) -> int:
-    """Return the rate of a file whose header says something possible."""
-    frames = sound.frames if sound.frames < UNKNOWN_FRAMES else 0
-    rate: int = sound.samplerate
-    check_bounds(name, rate=rate, channels=sound.channels, frames=frames, bounds=bounds)
-    return rate
 
 
 def _blocks(
