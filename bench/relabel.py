@@ -37,10 +37,10 @@ def measure(*, quick: bool) -> list[Figure]:
         archive = _make_archive(Path(name), clips)
         words, head = archive.home / "labels.txt", archive.home / "head.safetensors"
         words.write_text("\n".join(_labels(labels)) + "\n", encoding="utf-8")
-        text = driftscore("head", "--labels-file", words, "-o", head, cache=archive.cache)
+        text = driftscore("head", "--labels", words, "-o", head, cache=archive.cache)
         folder = archive.home / "clips"
         by_words, by_head = _runs(
-            lambda: archive.run("classify", folder, "--cache", "--labels-file", words),
+            lambda: archive.run("classify", folder, "--cache", "--labels", words),
             lambda: archive.run("classify", folder, "--cache", "--head", head),
             turns=turns,
         )
@@ -49,7 +49,7 @@ def measure(*, quick: bool) -> list[Figure]:
     return [
         _timed(f"re-labelling {size}: classify --cache --head", by_head),
         Figure(
-            "the same with the labels as words: classify --cache --labels-file",
+            "the same with the labels as words: classify --cache --labels FILE",
             Spread.of([ran.seconds for ran in by_words]),
             "s",
             note=f"encoding the texts of {labels} labels once, beforehand: {text.seconds:.1f} s",

@@ -6,7 +6,9 @@ The recordings are computed (make_sounds.py), and another model takes them for w
 """
 
 import argparse
+import os
 import re
+import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -134,7 +136,8 @@ def main() -> int:
     console.print(
         "This demo labels short recordings by plain words, as they are and in noise, and finds the "
         f"words in a long one. The model ({model.name}) is in the package: nothing is trained, "
-        f"nothing is downloaded.{' The sounds are computed.' if computed else ''}"
+        f"nothing is downloaded.{' The sounds are computed.' if computed else ''} Scores are "
+        "standard deviations above what a word scores on other sounds."
     )
     if short:
         console.print(label_table(short, labels, computed=computed))
@@ -148,10 +151,11 @@ def main() -> int:
     console.print(f"\nDone in {time.perf_counter() - begun:.0f} s. To copy, with your own words:\n")
     program = Path(sys.executable).with_name("driftscore")
     program = program.relative_to(Path.cwd()) if program.is_relative_to(Path.cwd()) else program
+    folder = shlex.quote(arguments.sounds or "demo/sounds")
     for line in (
-        f'{program} detect demo/street.ogg --labels "siren, alarm clock"',
-        f'{program} classify demo/sounds --labels "siren, thunder, a door knock" --or-none',
-        f"make demo SOUNDS={arguments.sounds or 'demo/sounds'}",
+        f'{program} detect {shlex.quote(os.path.relpath(longest))} --labels "siren, alarm clock"',
+        f'{program} classify {folder} --labels "siren, thunder, a door knock" --or-none',
+        f"make demo SOUNDS={folder}",
     ):
         console.print(f"  {line}", soft_wrap=True, highlight=False)
     return 0

@@ -10,14 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from driftscore import Backbone, load_backbone
+from driftscore import Backbone, errors, load_backbone
 from driftscore.backbones import backbone_names
 from driftscore.backbones.mini import HOME
 from driftscore.backbones.mn04 import minilm
 from driftscore.backbones.onnx.sessions import OnnxSession, open_session
-from driftscore.errors import DriftscoreError, MismatchError, MissingExtraError
+from driftscore.errors import (
+    DriftscoreError,
+    MismatchError,
+    MissingExtraError,
+    install_command,
+)
 
-from .conftest import noise_clip
+from .conftest import PROJECT, noise_clip
 
 TEXTS = ["dog bark", "the sound of rain", "siren"]
 MODELS = ["fake", "stored", "mini", "mn04", "clap-torch", "clap-onnx",
@@ -194,6 +199,29 @@ def test_a_missing_extra_can_be_pickled_with_its_message() -> None:
         assert type(again) is MissingExtraError
         assert str(again) == str(error)
     assert str(error) == "X needs an optional part: pip install y"
+
+
+@pytest.mark.parametrize(
+    ("origin", "source"),
+    [
+        (None, "driftscore"),
+        ('{"url": "https://example.org/driftscore.git", "vcs_info": {}}', "driftscore"),
+        ('{"url": "file:///home/me/my%20code/driftscore", "dir_info": {}}',
+         "/home/me/my code/driftscore"),
+    ],
+)  # fmt: skip
+def test_the_line_that_adds_an_extra_names_what_was_installed(
+    origin: str | None, source: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert install_command("clap") == f"pip install '{PROJECT}[clap]'", "in a checkout"
+
+    class Installed:
+        def read_text(self, name: str) -> str | None:
+            return origin if name == "direct_url.json" else None
+
+    monkeypatch.setattr(errors, "__file__", str(tmp_path / "a" / "driftscore" / "errors.py"))
+    monkeypatch.setattr("importlib.metadata.distribution", lambda name: Installed())
+    assert install_command("clap") == f"pip install '{source}[clap]'"
 
 
 def test_rows_are_unit_and_independent_of_their_neighbours(model: Backbone) -> None:

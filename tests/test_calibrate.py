@@ -250,7 +250,8 @@ def test_the_command_makes_a_calibration_and_adapts_it_to_a_place(
     assert ",cosine," in out
     classify = ("classify", tmp_path / "any", *labels, "--calibration", yard)
     for options, expected in (
-        (("--multi",), ",cosine,"), (("-t", 1), ",sd,"), (("-t", 0.1, "--raw"), ",cosine,"),
+        (("--multi",), ",cosine,"), (("-t", 1), ",sd,"),
+        (("-t", 0.1, "--set", "standardised=no"), ",cosine,"),
         (("--rule", "das"), ",raw,"),
     ):  # fmt: skip
         assert expected in run(*classify, *options)[1], options
@@ -283,7 +284,7 @@ def test_the_command_makes_a_calibration_of_stored_embeddings(
     status, _, err = run("head", *words, *stored, "--rule", "anchor")
     assert status == 0, err
     assert "rule anchor, scores in cosine" in err
-    status, _, err = run("head", *words, *stored, "--rule", "anchor", "--sd")
+    status, _, err = run("head", *words, *stored, "--rule", "anchor", "--set", "standardised=yes")
     assert "rule anchor, scores in sd" in err
     assert "with --noisy" in run("calibrate", "--clean", tmp_path / "clean.npy", "--out", out)[2]
 

@@ -159,6 +159,13 @@ def test_prompts_out_and_vectors_in_give_a_head(
         np.testing.assert_allclose(Head.load(tmp_path / "h.json").weights, expected, atol=1e-6)
 
 
+def test_one_label_is_answered_with_how_to_judge_it(run: Run, wav: WriteWav) -> None:
+    ask = ("classify", wav("a.wav"), "-b", "fake", "-l", "dog")
+    assert "One label leaves nothing to choose between" in run(*ask)[2]
+    for view in (("--multi",), ("-t", "0"), ("-l", "rain")):
+        assert "One label" not in run(*ask, *view)[2]
+
+
 @pytest.mark.parametrize("view", [[], ["--compare", "cosine"]])
 def test_the_cache_and_the_number_of_threads_change_no_row(
     run: Run, wav: WriteWav, tmp_path: Path, view: list[str]
@@ -223,11 +230,14 @@ def test_a_run_that_writes_to_a_file_writes_nothing_to_stdout(
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
+        (["classify", "-b", "fake"], 2, "Missing argument 'FILES...'. See: driftscore classify -"),
         (["classify", "a.wav", "-b", "fake"], 2, "No labels given"),
         (["classify", "a.wav", "-b", "fake", "-l", " , "], 2, "No labels given"),
         (["classify", "a.wav", "-b", "fake", "-l", "a_b, A b"], 2, "are the same words"),
-        (["classify", "a.wav", *ASK, "--labels-file", "x"], 2, "not both"),
-        (["classify", "a.wav", "-b", "fake", "--labels-file", "x"], 2, "Cannot read the labels"),
+        (["classify", "a.wav", *ASK, "--labels-file", "x"], 2, "`--labels sounds.txt` reads"),
+        (["classify", "a.wav", *ASK, "--raw"], 2, "`--set standardised=no` gives"),
+        (["classify", "a.wav", *ASK, "--set", "standardised=so"], 2, "takes yes or no, not 'so'"),
+        (["classify", "a.wav", "-b", "fake", "-l", "x.txt"], 2, "Cannot read the labels"),
         (["classify", "a.wav", *ASK, "--set", "pack=das53"], 2, "did you mean 'das52'"),
         (["classify", "a.wav", *ASK, "--set", "prompt=sound"], 2, "placeholder {c}"),
         (["classify", "a.wav", *ASK, "--set", "beta=much"], 2, "beta"),

@@ -13,6 +13,7 @@ import pytest
 from driftscore.backbones import hub, mini
 from driftscore.cli import doctor
 from driftscore.cli.doctor import PURPOSES, examine
+from driftscore.errors import install_command
 from driftscore.version import __version__
 
 from .conftest import PROJECT, Run
@@ -54,7 +55,7 @@ def test_a_missing_part_comes_with_its_purpose_and_the_command(
     found = states()
     state, what = found["extra mteb"]
     assert state == "missing"
-    assert "lacks mteb: pip install 'driftscore[mteb]'" in what
+    assert f"lacks mteb: {install_command('mteb')}" in what
     assert "CLAP without torch; lacks onnx" in found["extra export"][1]
     assert found["ffmpeg"][0] == "missing"
 

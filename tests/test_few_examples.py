@@ -115,6 +115,13 @@ def test_fit_without_recordings_learns_nothing(fake: Backbone) -> None:
         words.fit(examples, LABELS[:3])
 
 
+@pytest.mark.parametrize("name", ["fake", "mini"])
+def test_embeddings_of_another_model_are_refused(name: str) -> None:
+    rows_of_another = np.random.default_rng(0).standard_normal((2, 100))
+    with pytest.raises(MismatchError, match="100 dimensions, the model"):
+        Classifier(LABELS, backbone=name).fit(rows_of_another, LABELS[:2])
+
+
 def test_examples_bring_a_label_to_its_own_sound(mini: Backbone, bells: Path) -> None:
     files = [bells / f"bell{n}.wav" for n in range(1, 6)]
     labels = ["dog bark", "siren", "rain"]
@@ -187,7 +194,11 @@ def test_a_label_that_is_a_file_is_refused(
     bells: Path, monkeypatch: pytest.MonkeyPatch, fake: Backbone
 ) -> None:
     monkeypatch.chdir(bells)
-    for label, what in (("bell1.wav", "is a file"), ("bell*.wav", "is a pattern of files")):
+    for label, what in (
+        ("bell1.wav", "is a file"),
+        ("bell*.wav", "is a pattern of files"),
+        ("./", "is a folder"),
+    ):
         with pytest.raises(UsageError, match=f"{what}; give it with --examples"):
             Classifier([label], backbone=fake).fit()
     Path("rain").mkdir(exist_ok=True)  # a folder of this name is no reason to refuse a word

@@ -13,6 +13,7 @@ from driftscore.scoring.meaning import (
     UnclearWordWarning,
     describe_unclear,
     explain,
+    in_one_sentence,
     meanings,
     tag_names,
     unclear_rows,
@@ -60,7 +61,7 @@ def test_a_word_that_is_not_understood_is_one_sentence_with_two_other_wordings(
     with pytest.warns(UnclearWordWarning) as warned:
         classifier = Classifier(["blaffende hond", "dog bark"], backbone=mini).fit()
     assert len(warned) == 1
-    sentence = classifier.unclear_
+    sentence = in_one_sentence(classifier.unclear_, mini)
     assert str(warned[0].message) == sentence
     assert sentence.startswith("mini: 'blaffende hond' is not understood (nearest: ")
     assert sentence.count("'") == 6, "the word and two wordings"
@@ -69,12 +70,14 @@ def test_a_word_that_is_not_understood_is_one_sentence_with_two_other_wordings(
 
 def test_a_spelling_that_begins_a_tags_name_suggests_that_tag(mini: Backbone) -> None:
     spread = prototype(dict.fromkeys(range(50), 1.0))
-    assert "'air conditioning'" in describe_unclear(["airco"], spread, mini)
+    assert "'air conditioning'" in describe_unclear(["airco"], spread, mini)["airco"]
 
 
 def test_many_unclear_labels_are_counted_not_listed(mini: Backbone) -> None:
     spread = np.repeat(prototype(dict.fromkeys(range(50), 1.0)), 9, axis=0)
-    sentence = describe_unclear([f"word {n}" for n in "abcdefghi"], spread, mini)
+    unclear = describe_unclear([f"word {n}" for n in "abcdefghi"], spread, mini)
+    assert unclear["word i"] == "'word i' is not understood"
+    sentence = in_one_sentence(unclear, mini)
     assert sentence.count("is not understood") == 3
     assert sentence.endswith("; 6 more labels are not understood")
 

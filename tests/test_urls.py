@@ -87,7 +87,7 @@ def test_an_unknown_scheme_and_a_missing_library_are_reported(
     with pytest.raises(AudioError, match=r"nowhere://a\.wav cannot be reached: Protocol not known"):
         read("nowhere://a.wav")
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
-    with pytest.raises(AudioError, match=r"pip install 'driftscore\[remote\]'"):
+    with pytest.raises(AudioError, match=r"pip install '.*\[remote\]'"):
         read("memory://dir/a.wav")
 
 

@@ -178,7 +178,10 @@ class Run:
             for group in engine.param_groups:
                 group["lr"] = peak * self.settings.speed * self.rate()
         self.tower.train()
-        features = self.tower.features(batch.log_mel.contiguous(memory_format=torch.channels_last))
+        log_mel = batch.log_mel.contiguous(memory_format=torch.channels_last)
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.settings.bfloat16):
+            features = self.tower.features(log_mel)
+        features = features.float()
         loss = self._loss(self.tower.pool(features), batch.logits).mean()
         total, window_loss = loss, math.nan
         if (window := batch.window) is not None:
@@ -270,6 +273,9 @@ def main() -> None:
     parser.add_argument("--validate-every", type=int, default=40_000, help="examples")
     parser.add_argument("--workers", type=int, default=2, help="processes that make examples")
     parser.add_argument("--threads", type=int, default=2, help="threads of the student")
+    parser.add_argument(
+        "--bfloat16", action="store_true", help="convolutions in bfloat16 (processors with AVX512)"
+    )
     settings = parser.parse_args()
     torch.set_num_threads(settings.threads)
     front_ends.check()

@@ -25,6 +25,9 @@ def commands(models: list[str]) -> list[list[str]]:
         [*lab, grid("das")],
         ["-m", "training.choose", *models, "--store", store, "--left-out"],
         ["-m", "training.promise", *models, "--store", store],
+        # A store of its own: it has other SNRs and sizes of the same sets.
+        [*lab[:-1], f"{store}-examples", grid("examples")],
+        ["-m", "training.examples", *models, "--store", f"{store}-examples"],
     ]
 
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from driftscore import Classifier, Detection, Embedder, Event
 from driftscore.events.thresholds import LOWEST
 from training.answers import events_of, windows
-from training.example_sets import clips
+from training.corpora.recordings import shared_audio
+from training.corpora.sets import esc50_train
 
 MULTIPLES = (2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0, 6.5, 7.0, 8.0)
 
@@ -37,10 +38,11 @@ def main() -> None:
     classifier = Classifier(labels, backbone=embedder)
     if options.examples:
         found = {label: list[str]() for label in labels}
-        for file, part, label, _ in clips("esc50", Path()):
+        for clip in esc50_train.clips(shared_audio()):
+            (label,) = clip.labels
             own = found.get(label.replace(" ", "_"), found.get(label))
-            if part == "choose" and file.name not in used and own is not None:
-                own.append(str(file))
+            if clip.path.name not in used and own is not None:
+                own.append(str(clip.path))
         pairs = [(f, label) for label, own in found.items() for f in own[: options.examples]]
         classifier.fit(*zip(*pairs, strict=True))
         print(f"{len(pairs)} examples")

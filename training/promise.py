@@ -109,7 +109,7 @@ def collect(store: Store, model: str) -> tuple[dict[tuple[str, str], Outcomes], 
         dataset = NOISY_PART.get(condition.dataset, condition.dataset)
         current = scoring.calibration in ("", calibration.digest[:16])
         if condition.model != backbone.fingerprint or not current or row.error:
-            continue  # an earlier edition of the model, or an earlier calibration
+            continue  # an earlier edition of the model, an earlier calibration, or examples
         if dataset == "scenes" and row.gain is not None:
             values = (row.gain.difference, row.gain.low, row.gain.high)
             scenes.append({

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from math import isfinite
 from os import PathLike
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
@@ -25,7 +26,7 @@ from driftscore.backbones.vectors import Matrix, Scores, matrix, unit
 from driftscore.embedder import Embedded, Embedder
 from driftscore.engines.archive import is_stored, open_embeddings
 from driftscore.engines.examples import check_words, embed_examples
-from driftscore.errors import AudioError, UsageError, unknown
+from driftscore.errors import AudioError, MismatchError, UsageError, unknown
 from driftscore.scoring.bank import build_bank, encode_bank
 from driftscore.scoring.calibration import Calibration, anchored, standardise
 from driftscore.scoring.examples import NOT, Example, Examples, with_examples
@@ -35,6 +36,7 @@ from driftscore.scoring.meaning import (
     UnclearWordWarning,
     describe_unclear,
     explain,
+    in_one_sentence,
 )
 from driftscore.scoring.rules import (
     NOISY_PROMPTS,
@@ -99,8 +101,8 @@ class Classifier:
     embedder_: Embedder
     calibration_: Calibration | None
     """What scores are measured against; None if they are raw."""
-    unclear_: str = ""
-    """One sentence about labels that the model does not understand; empty if there are none."""
+    unclear_: Mapping[str, str] = MappingProxyType({})
+    """Labels that the model does not understand, each with a sentence about it."""
 
     def __init__(
         self,
@@ -130,16 +132,21 @@ class Classifier:
         self.progress = progress
 
     def fit(
-        self, X: Iterable[Recording] | Matrix | None = None, y: Iterable[str] | None = None
+        self,
+        X: Iterable[Recording] | Matrix | Examples | None = None,
+        y: Iterable[str] | None = None,
     ) -> "Classifier":
         """Load the model, learn from examples if there are any, and compile the head.
 
         X are recordings, or a matrix with one embedding of this model per row, and y are their
-        labels. Labels of y that are not among `labels` are learnt from their examples alone; those
-        called "not" are examples of what no label means. Without X nothing is learnt.
+        labels; or X are `Examples`, which have theirs. Labels of y that are not among `labels` are
+        learnt from their examples alone; those called "not" are examples of what no label means.
+        Without X nothing is learnt.
         """
         self.examples_ = Examples()
-        if X is not None:
+        if isinstance(X, Examples):
+            self.examples_ = X
+        elif X is not None:
             if y is None:
                 raise UsageError("Give the label of each recording: fit(recordings, labels)")
             self.examples_ = self._learn(X, y)
@@ -184,7 +191,9 @@ class Classifier:
                 )
                 self.unclear_ = describe_unclear(of_words.labels, of_words.prototypes, model)
                 if self.unclear_:
-                    warnings.warn(self.unclear_, UnclearWordWarning, stacklevel=2)
+                    warnings.warn(
+                        in_one_sentence(self.unclear_, model), UnclearWordWarning, stacklevel=2
+                    )
             if examples and of_words and calibration and self.rule_.name == _ANCHOR:
                 # Words are anchored, what is learnt from examples is not.
                 chosen = {**calibration.settings.get(_ANCHOR, {}), **settings}
@@ -421,6 +430,11 @@ class Classifier:
         """Return the examples of recordings or embeddings; embeddings are kept in the cache."""
         if isinstance(recordings, np.ndarray) and recordings.ndim == 2:
             rows = unit(matrix(recordings, what="examples"), what="examples")
+            if rows.shape[1] != self._model().dim:
+                raise MismatchError(
+                    f"The examples have {rows.shape[1]} dimensions, the model {self._model().dim}: "
+                    "they were embedded by another model"
+                )
             examples = [
                 Example(f"row {number}", row, hashlib.sha256(row.tobytes()).hexdigest())
                 for number, row in enumerate(rows)

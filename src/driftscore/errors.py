@@ -4,8 +4,11 @@ A message says what is wrong, what was given and what to do next. `exit_status` 
 command exits with: 2 for wrong usage, 1 for everything else.
 """
 
+import json
 from collections.abc import Iterable
+from contextlib import suppress
 from difflib import get_close_matches
+from pathlib import Path
 
 
 class DriftscoreError(Exception):
@@ -68,8 +71,26 @@ class MissingExtraError(DriftscoreError, ImportError):
 
     def __str__(self) -> str:
         what, extra, command = self.args
-        command = command or f"pip install 'driftscore[{extra}]'"
-        return f"{what} needs an optional part: {command}"
+        return f"{what} needs an optional part: {command or install_command(extra)}"
+
+
+def install_command(extra: str) -> str:
+    """Return the line that adds an extra to this installation.
+
+    It names what driftscore was installed from: a checkout, a wheel, or the package index.
+    """
+    from importlib import metadata  # here: only who lacks something needs them
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
+    checkout, origin = Path(__file__).parents[2], None
+    if (checkout / "pyproject.toml").is_file():
+        return f"pip install '{checkout}[{extra}]'"
+    with suppress(metadata.PackageNotFoundError):
+        origin = metadata.distribution("driftscore").read_text("direct_url.json")
+    url = urlsplit(str(json.loads(origin or '{"url": ""}')["url"]))
+    source = url2pathname(url.path) if url.scheme == "file" else "driftscore"
+    return f"pip install '{source}[{extra}]'"
 
 
 def unknown(kind: str, name: str, choices: Iterable[str]) -> UsageError:

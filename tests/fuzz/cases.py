@@ -165,7 +165,8 @@ def _values(parameter: str, world: World) -> st.SearchStrategy[str]:
         return st.sampled_from(_outs(world))
     own = parameter.lstrip("-").replace("-", "_")
     texts = {
-        "labels": LABELS, "out": _outs(world), "path": _outs(world), "answers": _outs(world),
+        "labels": (*LABELS, *map(str, world.files.get("labels", []))),
+        "out": _outs(world), "path": _outs(world), "answers": _outs(world),
         "watch_out": _outs(world), "audit": _outs(world),
         "format": (*format_names(), *PLUGINS), "rule": (*rule_names(), *PLUGINS),
         "compare": (*rule_names(), *PLUGINS), "backbone": ("fake", *PLUGINS),
@@ -192,8 +193,7 @@ def _values(parameter: str, world: World) -> st.SearchStrategy[str]:
         "files": ("recordings",), "recordings": ("recordings",), "noise": ("recordings",),
         "pool": ("recordings", "embeddings"), "update": ("recordings",), "clips": ("embeddings",),
         "archive": ("embeddings",), "head": ("heads",), "calibration": ("calibrations",),
-        "text_embeddings": ("embeddings",),
-        "labels_file": ("labels",), "pack": ("packs",), "templates": ("packs",),
+        "text_embeddings": ("embeddings",), "pack": ("packs",), "templates": ("packs",),
         "preset": ("presets",), "grid": ("grids",), "backbone": ("embeddings",),
         "file": ("mixes",), "events_file": ("events",), "watch": ("watch lists",),
     }  # fmt: skip

@@ -18,7 +18,6 @@ from driftscore.lab.report.page import (
     Part,
     Section,
     Table,
-    Tiles,
     render,
 )
 from driftscore.lab.runs.store import Store
@@ -97,7 +96,7 @@ def parts_with(text: str) -> tuple[Part, ...]:
     table = Table("t", text, (text, "", text), (line, Line((text,), "heading")), text)
     return (
         Paragraph((text,)), Paragraph((text, text), strong=True), Paragraph((text, text)),
-        Tiles(((text, text, text),)), table, replace(table, collapsed=True),
+        table, replace(table, collapsed=True),
         Figure("f", "<svg></svg>", text),
     )  # fmt: skip
 

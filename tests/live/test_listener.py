@@ -24,7 +24,7 @@ from driftscore.audio.recordings import read
 from driftscore.cli.listen import listen as app
 from driftscore.decisions import open_store
 from driftscore.decisions.records import LiveReport, StoredEvent
-from driftscore.errors import UsageError
+from driftscore.errors import UsageError, install_command
 from driftscore.events.watchlist import WatchedLabel, WatchList
 from driftscore.live.clips import EventClips
 from driftscore.live.listener import Listener, ListenSettings, changed_watch
@@ -238,7 +238,7 @@ def test_without_the_voice_detector_words_decide_and_that_is_said_once(
     guard = SpeechGuard(classifier, notify=messages.append)
     assert guard.speech(scene(5, [(0.0, "speech")]))
     assert len(messages) == 1
-    assert "pip install 'driftscore[privacy]'" in messages[0]
+    assert install_command("privacy") in messages[0]
 
 
 def test_without_a_calibration_no_clip_is_written(classifier: Classifier) -> None:

@@ -11,9 +11,10 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import uvicorn
@@ -122,12 +123,18 @@ class Visit:
 @pytest.fixture
 def visit(browser: "Browser", site: Site, request: pytest.FixtureRequest) -> Iterator[Visit]:
     """Return a fresh visit; the parameter is what the browser is like (size, colours, touch)."""
-    options = dict(getattr(request, "param", {}))
+    with visiting(browser, site.url, **getattr(request, "param", {})) as found:
+        yield found
+
+
+@contextmanager
+def visiting(browser: "Browser", url: str, **options: Any) -> Iterator[Visit]:
+    """Yield a fresh visit of a service, and check at its end what its console said."""
     size: ViewportSize = options.pop("viewport", {"width": 1280, "height": 860})
     context = browser.new_context(viewport=size, **options)
     page = context.new_page()
     page.set_default_timeout(60_000)
-    found = Visit(page, site.url)
+    found = Visit(page, url)
 
     def note(message: "ConsoleMessage") -> None:
         if message.type in ("error", "warning"):

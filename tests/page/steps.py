@@ -1,5 +1,6 @@
 """What the tests of the page in a browser share: steps of a person, and what is looked at."""
 
+import base64
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -60,3 +61,35 @@ def move_slider(page: Page, snr_db: int) -> None:
     for _ in range(21 - snr_db):
         page.keyboard.press("ArrowRight")
     expect(page.locator(".snr")).to_contain_text(shown)
+
+
+def check_with_axe(page: Page, axe: str) -> None:
+    """Fail with every violation that axe-core finds."""
+    page.evaluate(axe)
+    found = page.evaluate("axe.run(document)")
+    bad = [
+        f"{one['id']}: {node['target']} {node['failureSummary']}"
+        for one in found["violations"]
+        for node in one["nodes"]
+    ]
+    assert not bad, "\n".join(bad)
+    assert len(found["passes"]) > 10
+
+
+def drop(page: Page, target: str, *paths: Path) -> None:
+    """Drop files on what a selector finds."""
+    files = [[path.name, base64.b64encode(path.read_bytes()).decode()] for path in paths]
+    page.evaluate(
+        """([target, files]) => {
+            const transfer = new DataTransfer();
+            for (const [name, content] of files) {
+                const bytes = Uint8Array.from(atob(content), (sign) => sign.charCodeAt(0));
+                transfer.items.add(new File([bytes], name));
+            }
+            for (const kind of ["dragover", "drop"]) {
+                const options = { dataTransfer: transfer, bubbles: true, cancelable: true };
+                document.querySelector(target).dispatchEvent(new DragEvent(kind, options));
+            }
+        }""",
+        [target, files],
+    )

@@ -97,7 +97,7 @@ def test_another_label_can_count_as_right(visit: Visit) -> None:
     page.locator("[aria-labelledby=rule-default] li button", has_text="rain").click()
     expect(page.locator(".verdict").last).to_have_text("not recognised, even without noise")
     assert "right=rain" in page.url
-    expect(page.locator(".why")).to_contain_text("the sound of rain")
+    expect(page.locator(".why")).to_contain_text("Up: cosine with rain")
 
 
 def test_the_events_of_a_long_file_lie_on_its_spectrogram(visit: Visit) -> None:

@@ -63,7 +63,7 @@ def test_a_recording_of_the_microphone_is_ranked(visit: Visit) -> None:
         };"""
     )
     page = visit.open(f"labels={WORDS}")
-    page.get_by_role("button", name="Record").click()
+    page.get_by_role("button", name="Record", exact=True).click()
     expect(page.get_by_role("button", name=re.compile("^Stop \\([2-9]"))).to_be_visible()
     expect(page.get_by_role("meter")).to_be_visible()
     page.get_by_role("button", name=re.compile("^Stop")).click()
@@ -87,7 +87,7 @@ def test_the_microphone_is_asked_for_without_clean_up(visit: Visit) -> None:
         };"""
     )
     page = visit.open()
-    page.get_by_role("button", name="Record").click()
+    page.get_by_role("button", name="Record", exact=True).click()
     expect(page.get_by_role("button", name=re.compile("^Stop"))).to_be_visible()
     until(page, lambda: page.evaluate("!!window.asked"))
     off = dict.fromkeys(("echoCancellation", "noiseSuppression", "autoGainControl"), False)
@@ -100,7 +100,7 @@ def test_without_a_secure_address_the_page_says_why_it_cannot_record(visit: Visi
         Object.defineProperty(window, "isSecureContext", {value: false});"""
     )
     page = visit.open()
-    expect(page.get_by_role("button", name="Record")).to_be_disabled()
+    expect(page.get_by_role("button", name="Record", exact=True)).to_be_disabled()
     expect(page.locator(".sound .problem")).to_contain_text("only to https pages and to localhost")
 
 

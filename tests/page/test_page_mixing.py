@@ -14,6 +14,8 @@ from driftscore.errors import UsageError
 from driftscore.service.page_mixing import (
     down_to,
     in_noise,
+    loudest_start_s,
+    part,
     shipped_noise,
     sweep,
 )
@@ -113,3 +115,18 @@ def test_the_first_row_is_without_noise_and_the_last_rule_names_the_right_label(
         sweep(tone(), shipped_noise("white", RATE, RATE), heads, embed, right="hiss").right
         == "hiss"
     )
+
+
+@given(st.integers(1, 5000), st.floats(-10, 100), st.integers(1, 40))
+def test_a_part_lies_within_the_recording(length: int, start_s: float, tenths: int) -> None:
+    audio = Audio((np.arange(length) / 5000).astype(np.float32), 1000)
+    found = part(audio, start_s, tenths / 10)
+    assert len(found.samples) == min(length, tenths * 100)
+    np.testing.assert_array_equal(np.diff(found.samples).round(5), np.float32(0.0002))
+
+
+def test_the_loudest_part_is_found() -> None:
+    samples = np.full(30_000, 0.01, np.float32)
+    samples[17_000:21_000] = 0.5
+    assert loudest_start_s(Audio(samples, 1000), 4.0) == pytest.approx(17.0)
+    assert loudest_start_s(Audio(samples, 1000), 30.0) == 0.0

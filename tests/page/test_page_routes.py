@@ -130,9 +130,7 @@ def test_a_sweep_names_the_right_label_and_the_borders(client: TestClient) -> No
     at = found["snrs_db"].index(4.0)
     for rule, scores in rank["rules"].items():
         assert found["rules"][rule][at] == scores
-    assert found["why"]["prompt"] == "the sound of siren"
-    assert found["why"]["noisy_count"] == 208
-    assert all("siren" in text for text in found["why"]["noisy"])
+    assert found["why"]["rule"] == "anchor"
 
 
 def test_the_events_are_those_of_the_library(client: TestClient, mini: Backbone) -> None:
@@ -155,12 +153,11 @@ def test_the_events_are_those_of_the_library(client: TestClient, mini: Backbone)
 @pytest.mark.parametrize(
     ("path", "body", "status", "message"),
     [
-        ("rank", {"labels": []}, 422, "at least 1 item"),
+        ("rank", {"labels": []}, 400, "No labels given"),
         ("rank", {"labels": LABELS, "snr_db": 99}, 400, "between -20 and 20 dB"),
         ("rank", {"labels": LABELS, "snr_db": 0, "noise": "trafic"}, 400, "did you mean 'traffic'"),
         ("rank", {"labels": ["Siren", "siren"]}, 400, "same words"),
         ("rank", {"labels": LABELS, "path": "/etc/passwd"}, 422, "path"),
-        ("sweep", {"labels": LABELS, "right": "dog"}, 400, "not one of the labels"),
         ("rank", {"labels": LABELS, "noise": "clip:none", "snr_db": 0}, 404, "give it again"),
         ("events", {"labels": LABELS * 50}, 400, "At most 100 labels"),
     ],
@@ -175,9 +172,7 @@ def test_a_wrong_question_is_answered_in_words(
 
 
 def test_a_recording_that_is_gone_is_404_with_what_to_do(client: TestClient) -> None:
-    clip = add(client, SIREN.read_bytes())
-    assert client.delete(f"/page/clips/{clip}").status_code == 204
-    answer = client.post(f"/page/clips/{clip}/rank", json={"labels": LABELS})
+    answer = client.post("/page/clips/gone/rank", json={"labels": LABELS})
     assert answer.status_code == 404
     assert "give it again" in answer.json()["error"]
 
@@ -229,10 +224,8 @@ def test_many_listeners_of_the_slider_get_the_same_answer(client: TestClient) ->
     assert len({str(answer["rules"]) for answer in answers}) == 1
 
 
-def test_without_a_listener_the_live_view_says_how_to_start_one(client: TestClient) -> None:
-    found = client.get("/page/live").json()
-    assert found["available"] is False
-    assert any("driftscore listen" in line for line in found["commands"])
+def test_without_a_listener_the_live_view_says_so(client: TestClient) -> None:
+    assert client.get("/page/live").json() == {"available": False}
     assert client.post("/page/live/events/1/review", json={"verdict": "right"}).status_code == 404
 
 

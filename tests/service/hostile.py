@@ -1,4 +1,4 @@
-"""Two hundred requests that no honest client sends, each with the reason that it is one."""
+"""Over two hundred requests that no honest client sends, each with the reason that it is one."""
 
 import base64
 import gzip
@@ -206,6 +206,13 @@ def forms() -> Iterator[Hostile]:
     """Yield forms that are damaged or far too much."""
     field_ = b'Content-Disposition: form-data; name="labels"\r\n\r\na,b'
     file = b'Content-Disposition: form-data; name="file"; filename="../../x"\r\n\r\nRIFF'
+    clip = sound(noise_clip(0.5))
+    good = file.replace(b"RIFF", clip)
+
+    def example(label: str, content: bytes) -> bytes:
+        name = f'form-data; name="examples:{label}"; filename="a.wav"'
+        return f"Content-Disposition: {name}\r\n\r\n".encode() + content
+
     kind = {"content-type": "multipart/form-data; boundary=x"}
     for what, body in {
         "a form without an end": form(field_, file, end=b""),
@@ -219,6 +226,16 @@ def forms() -> Iterator[Hostile]:
             b'Content-Disposition: form-data; name="file"\r\n\r\n' + form(file)
         ),
         "a file that names a path": form(field_, file),
+        "an example without a recording": form(field_, example("bell", b"RIFF")),
+        "an example without a label": form(field_, good, example("", clip)),
+        "an example of a label that is a path": form(field_, good, example("/etc/", clip)),
+        "an example that is no sound": form(field_, good, example("bell", b"RIFF" + bytes(99))),
+        "an example of silence": form(field_, good, example("bell", sound(silence(5.0)))),
+        "an example of ten hours": form(
+            field_, good, example("bell", sound(silence(36_000, 500), "FLAC"))
+        ),
+        "300 examples": form(field_, good, *[example("bell", clip)] * 300),
+        "examples of 120 labels": form(good, *[example(f"bell {n}", clip) for n in range(60)] * 2),
         "a form that is none": b"hello",
         "an empty form": b"",
     }.items():

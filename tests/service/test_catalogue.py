@@ -58,8 +58,8 @@ def test_the_id_of_a_head_is_valid_in_another_service(fake: Backbone) -> None:
 @pytest.mark.parametrize(
     ("status", "words", "body"),
     [
-        (422, "labels", {}),
-        (422, "labels", {"labels": []}),
+        (400, "No labels given", {}),
+        (400, "No labels given", {"labels": []}),
         (422, "more: Extra", {"labels": ["a"], "more": 1}),
         (400, "one or more words", {"labels": ["a", " "]}),
         (400, "did you mean", {"labels": ["a", "b"], "rule": "dass"}),
@@ -96,12 +96,10 @@ def test_rules_are_listed_with_their_settings(fake_client: TestClient) -> None:
     assert "zs_audio" not in rules
 
 
-def test_the_served_backbone_is_described_first(fake_client: TestClient, fake: Backbone) -> None:
-    first, *others = fake_client.get("/v1/backbones").json()
-    assert first["served"]
-    assert (first["name"], first["dim"], first["rate"]) == ("fake", fake.dim, fake.rate)
-    assert "mini" in [one["name"] for one in others]
-    assert not any(one["served"] for one in others)
+def test_the_served_backbone_is_described(fake_client: TestClient, fake: Backbone) -> None:
+    [served] = fake_client.get("/v1/backbones").json()
+    assert (served["name"], served["dim"], served["rate"]) == ("fake", fake.dim, fake.rate)
+    assert (served["seconds"], served["fingerprint"]) == (fake.seconds, fake.fingerprint)
 
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=30)

@@ -8,6 +8,7 @@ The labels of these sets have other words than the classes that the manifest say
 noise, so `audible` adds them.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,16 +51,33 @@ def audible(classes: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class LabelledSet:
-    """A folder of `sets/` in the training folder, one sub-folder per label."""
+    """A folder of `sets/` in the training folder, one sub-folder per label.
+
+    Of a set that has one part only, one half is tested (`half` 0) and the other has the examples:
+    every second clip of a label.
+    """
 
     path: str
     ABOUT: About
+    half: int | None = None
 
     def default_home(self) -> Path:
         """Return the folder."""
         return WORK / "sets" / self.path
 
-    clips = staticmethod(folder.clips)
+    def clips(self, home: Path) -> list[Clip]:
+        """Return the clips sorted by label and name."""
+        clips = folder.clips(home)
+        if self.half is None:
+            return clips
+        seen = Counter[str]()
+        chosen = []
+        for clip in clips:
+            if seen[clip.labels[0]] % 2 == self.half:
+                chosen.append(clip)
+            seen[clip.labels[0]] += 1
+        return chosen
+
     labels = staticmethod(folder.labels)
     missing = staticmethod(folder.missing)
 
@@ -95,38 +113,44 @@ kitchen_choose = LabelledSet("kitchen/choose", _KITCHEN)
 kitchen = LabelledSet("kitchen/report", _KITCHEN)
 office, office_noisy = LabelledSet("office/clean", _OFFICE), LabelledSet("office/noisy", _OFFICE)
 animals = LabelledSet("animals", _ANIMALS)
+office_test, office_examples = (LabelledSet("office/clean", _OFFICE, half) for half in (0, 1))
+animals_test, animals_examples = (LabelledSet("animals", _ANIMALS, half) for half in (0, 1))
 
 
-class Esc50Choose:
-    """The clips of `train/esc50` that their licence keeps out of training and calibration."""
+@dataclass(frozen=True)
+class Esc50Train:
+    """The labelled clips of `train/esc50`.
 
+    `reserved` are those that their licence keeps out of training and calibration.
+    """
+
+    reserved: bool
     ABOUT = About(
-        "ESC-50, 200 clips of train",
+        "ESC-50, clips of train",
         "https://github.com/karoldvl/ESC-50",
-        "CC BY-NC or CC Sampling+, stated per clip in manifest.csv",
+        "stated per clip in manifest.csv",
         "K. J. Piczak. ESC: Dataset for Environmental Sound Classification. ACM Multimedia, 2015.",
     )
     default_home = staticmethod(shared_audio)
     labels = staticmethod(shared_events.labels)
 
-    @staticmethod
-    def clips(home: Path) -> list[Clip]:
+    def clips(self, home: Path) -> list[Clip]:
         """Return the clips in the order of the manifest."""
         base = root(home, MANIFEST)
-        listed = [row for row in manifest(base, "train") if row["label"] and not is_free(row)]
+        listed = [row for row in manifest(base, "train") if row["label"]]
         return [
             Clip(base / row["file"], (words(row["label"]),), None, Path(row["file"]).stem)
             for row in listed
+            if not (self.reserved and is_free(row))
         ]
 
-    @classmethod
-    def missing(cls, home: Path) -> list[str]:
+    def missing(self, home: Path) -> list[str]:
         """Return everything that the folder lacks."""
         lacking = absent(root(home, MANIFEST), [MANIFEST])
-        return lacking or [str(clip.path) for clip in cls.clips(home) if not clip.path.exists()]
+        return lacking or [str(clip.path) for clip in self.clips(home) if not clip.path.exists()]
 
 
-esc50_choose = Esc50Choose
+esc50_choose, esc50_train = Esc50Train(reserved=True), Esc50Train(reserved=False)
 
 
 class RecordedNoise:

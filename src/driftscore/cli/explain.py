@@ -33,8 +33,7 @@ def explain(
     $ driftscore explain moped --labels "scooter, lawn mower, cow"
     """
     find_format(format)
-    listed = bool(labels or options["labels_file"])
-    names = take.label_names(labels=labels, **options) if listed else ()
+    names = take.label_names(labels=labels, **options) if labels else ()
     with output(out) as stream:
         explanation = take.make_classifier(names=names, **options).explain(word)
         meaning = explanation.meaning

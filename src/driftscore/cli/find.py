@@ -65,9 +65,7 @@ def find(
     watch = None
     if options["head"] is None or options["watch"] is not None:
         labels = split_labels(",".join(words)) if words else ()
-        watch = make_watch_list(
-            negatives=(), labels=labels, labels_file=None, examples=(), **options
-        )
+        watch = make_watch_list(negatives=(), labels=labels, examples=(), **options)
     embedder = take.make_embedder(**options)
     names = None if watch is None else watch.names
     classifier = take.make_classifier(embedder, names, **options)

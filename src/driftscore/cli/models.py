@@ -149,9 +149,6 @@ def add_to_archive(
 @click.option("--out", "-o", required=True, help="Written as safetensors, .npz or .json.")
 @take.rule_options
 @take.backbone_options
-@click.option("--sd", is_flag=True,
-              help="Scores in standard deviations above what each label scores on other sounds, "
-              "for thresholds; needs a calibration.")  # fmt: skip
 @click.option("--text-embeddings", type=take.FILE,
               help="The texts of `prompts`, encoded elsewhere: an npz with texts and "
               "text_embeddings, or an npy with one row per text in that order.")  # fmt: skip
@@ -165,11 +162,12 @@ def head(heads: tuple[str, ...], out: str, text_embeddings: Path | None, **optio
     """
     check_output(out)
     if heads:
-        if options["labels"] or options["labels_file"] or options["examples"]:
+        if options["labels"] or options["examples"]:
             raise UsageError("Give heads to join, or labels to compile a head of, not both")
         both = join_heads([Head.load(path) for path in heads])
         both.save(out)
-        say(f"Head of {len(both.labels)} labels x {both.dim} dimensions, joined, in {out}")
+        labels = counted(len(both.labels), "label")
+        say(f"Head of {labels} x {both.dim} dimensions, joined, in {out}")
         return
     classifier = take.make_classifier(**options)
     if text_embeddings:
@@ -178,7 +176,8 @@ def head(heads: tuple[str, ...], out: str, text_embeddings: Path | None, **optio
     compiled = take.fit(classifier, **options).head_
     compiled.save(out)
     used = f"rule {classifier.rule_.name}, scores in {compiled.unit}"
-    say(f"Head of {len(compiled.labels)} labels x {compiled.dim} dimensions, {used}, in {out}")
+    labels = counted(len(compiled.labels), "label")
+    say(f"Head of {labels} x {compiled.dim} dimensions, {used}, in {out}")
 
 
 @app.command()
@@ -245,7 +244,7 @@ def prompts(out: str | None, **options: Any) -> None:
     One per line, to encode with any model.
 
     $ driftscore prompts --labels "siren, dog bark"
-    $ driftscore prompts --labels-file sounds.txt --rule das --out texts.txt
+    $ driftscore prompts --labels sounds.txt --rule das --out texts.txt
     """
     with output(out) as stream:
         texts = take.make_classifier(**options).texts()

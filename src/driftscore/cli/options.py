@@ -47,12 +47,13 @@ from driftscore.text.presets import (
     load_preset,
     preset_names,
 )
-from driftscore.text.prompts import read_labels, split_labels
+from driftscore.text.prompts import check_labels, read_labels, split_labels
 
 if TYPE_CHECKING:
     from driftscore.decisions import DecisionStore
 
 FILE = click.Path(path_type=Path)
+YES, NO = ("yes", "true", "1"), ("no", "false", "0")
 _REFERENCE = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 
 
@@ -168,12 +169,10 @@ partial_option = click.option(
     is_flag=True,
     help="Use what can be read of a truncated recording, and say how much.",
 )
-label_options = together(
-    click.option(
-        "--labels", "-l", multiple=True, help='The labels: "dog bark, siren, rain"; repeatable.'
-    ),
-    click.option("--labels-file", type=FILE, help="The labels, one per line; # begins a comment."),
-)
+label_options = click.option(
+    "--labels", "-l", multiple=True,
+    help='The labels: "dog bark, siren, rain", or a .txt file with one per line; repeatable.',
+)  # fmt: skip
 examples_option = click.option(
     "--examples", multiple=True, metavar="LABEL=FILES",
     help='Recordings of a label, as in "doorbell=bell*.wav", or a folder with a folder per label; '
@@ -197,15 +196,14 @@ rule_options = together(
     click.option(
         "--set", "settings", multiple=True, metavar="NAME=VALUE",
         help="A setting of the rule or of the prompts, as in tau=0.3, noise=FOLDER or "
-        "prompt='{c}'; repeatable.",
+        "prompt='{c}'; standardised=no for the rule's own scores everywhere, =yes for standard "
+        "deviations; repeatable.",
     ),
     click.option(
         "--preset", type=PluginName(preset_names), default=DEFAULT_PRESET,
         help="Settings of rule and prompts by name (see `list presets`), or a TOML file.",
     ),
     calibration_option,
-    click.option("--raw", is_flag=True, help="Raw scores of the rule, also where labels are judged "
-                 "one by one (--threshold, events)."),
 )  # fmt: skip
 head_option = click.option(
     "--head", type=FILE, help="A compiled head, in place of labels and rule."
@@ -271,26 +269,22 @@ def list_recordings(files: Iterable[str], partial: bool, format: Format | None =
 
 
 def label_names(
-    *,
-    labels: tuple[str, ...],
-    labels_file: Path | None,
-    examples: tuple[str, ...] = (),
-    **_: object,
+    *, labels: tuple[str, ...], examples: tuple[str, ...] = (), **_: object
 ) -> tuple[str, ...]:
-    """Return the labels that are given by --labels, each separated by commas, or by a file."""
-    if labels and labels_file is not None:
-        raise UsageError("Give --labels or --labels-file, not both")
-    if labels_file is not None:
-        return read_labels(labels_file)
-    if labels:
-        names = split_labels(",".join(labels))
-        check_words(names)
-        return names
-    if examples:
+    """Return the labels of --labels: separated by commas, or the lines of a .txt file."""
+    if not labels and examples:
         return ()
-    raise UsageError(
-        'No labels given; name the sounds: --labels "dog bark, siren" or --labels-file FILE'
-    )
+    files = [text for text in labels if text.endswith(".txt")]
+    listed = [label for file in files for label in read_labels(file)]
+    if words := [text for text in labels if text not in files]:
+        listed += split_labels(",".join(words))
+    if not listed:
+        raise UsageError(
+            'No labels given; name the sounds: --labels "dog bark, siren", or a file with one per '
+            "line: --labels sounds.txt"
+        )
+    check_words(listed)
+    return check_labels(listed)
 
 
 def fit(classifier: Classifier, *, examples: tuple[str, ...] = (), **_: object) -> Classifier:
@@ -330,8 +324,6 @@ def make_classifier(
     settings: tuple[str, ...] | dict[str, list[str]] = (),
     preset: str = DEFAULT_PRESET,
     calibration: str | None = None,
-    raw: bool = False,
-    sd: bool = False,
     head: Path | None = None,
     **options: Any,
 ) -> Classifier:
@@ -345,7 +337,12 @@ def make_classifier(
         if field.name in values
     }
     if "skip_same" in of_prompts:
-        of_prompts["skip_same"] = of_prompts["skip_same"] in ("true", "yes", "1")
+        of_prompts["skip_same"] = of_prompts["skip_same"] in YES
+    standardised = None
+    if (texts := values.pop("standardised", None)) is not None:
+        if texts[-1] not in (*YES, *NO):
+            raise UsageError(f"--set standardised takes yes or no, not {texts[-1]!r}")
+        standardised = texts[-1] in YES
     of_rule: dict[str, object] = {name: texts[-1] for name, texts in values.items()}
     for name in {"noise", "pool"} & values.keys():
         texts = values[name]  # recordings to embed, or stored embeddings of them
@@ -358,7 +355,7 @@ def make_classifier(
         settings=of_rule,
         prompts=load_preset(preset).prompts.changed(**of_prompts),
         preset=preset,
-        standardised=False if raw else True if sd else None,
+        standardised=standardised,
         threshold=label_threshold,
         head=head,
         calibration=None if calibration == "none" else calibration or AUTO,

@@ -12,6 +12,7 @@ from driftscore.cli.output import say
 from driftscore.decisions import DecisionStore
 from driftscore.embedder import Embedder
 from driftscore.errors import MissingExtraError, UsageError
+from driftscore.service.page_archive import OpenedArchive
 from driftscore.service.page_opened import OpenedRecording
 from driftscore.service.settings import DEFAULT_HOST, DEFAULT_PORT, Limits, ServiceSettings
 
@@ -23,6 +24,8 @@ TOKEN_VARIABLE = "DRIFTSCORE_TOKEN"  # noqa: S105 (the name of a variable)
 @click.option("--events", type=take.FILE,
               help="Events of RECORDING that `driftscore detect` wrote (csv, jsonl), to listen and "
               "answer on the page.")  # fmt: skip
+@click.option("--archive", type=take.FILE,
+              help="A folder of `driftscore embed --out`, to search on the page.")  # fmt: skip
 @click.option("--host", default=DEFAULT_HOST,
               help="The address to listen at; any but loopback needs a token.")  # fmt: skip
 @click.option("--port", type=take.WholeNumber(0, 65535), default=DEFAULT_PORT,
@@ -50,6 +53,7 @@ TOKEN_VARIABLE = "DRIFTSCORE_TOKEN"  # noqa: S105 (the name of a variable)
 def serve(
     recording: Path | None,
     events: Path | None,
+    archive: Path | None,
     host: str,
     port: int,
     token_file: Path | None,
@@ -64,6 +68,7 @@ def serve(
     Classification, events, embeddings and heads (extra: serve).
 
     $ driftscore serve night.flac --events events.csv
+    $ driftscore serve --archive archive/
     $ driftscore serve --host 0.0.0.0 --token-file token.txt --store events.db
     """
     try:
@@ -93,6 +98,7 @@ def serve(
         event_store=None if store is None else DecisionStore(store, clips=clips),
         audit=take.open_audit(**options),
         opened=OpenedRecording(recording, events) if recording and events else None,
+        archive=None if archive is None else OpenedArchive(archive),
     )
     status = server.serve(settings, host=host, port=port, report=say)
     if status:

@@ -89,6 +89,11 @@ def example_files(texts: Iterable[str]) -> dict[str, list[str]]:
             continue
         folders = sorted(path for path in Path(text).glob("*/") if path.is_dir())
         if not folders:
+            if not Path(text).exists():
+                raise UsageError(
+                    f"--examples {text}: there is no such folder; give a folder with one folder "
+                    f'per label, or the recordings of one label: --examples "doorbell=bell*.wav"'
+                )
             raise UsageError(
                 f"{text} is not a folder with one folder of recordings per label; for the "
                 f'recordings of one label: --examples "doorbell={text}"'
@@ -108,7 +113,9 @@ def names_recordings(text: str) -> bool:
 def check_words(texts: Iterable[str]) -> None:
     """Refuse a label that is the name of a recording, or a pattern of some."""
     for text in texts:
-        if names_recordings(text) and (Path(text).exists() or "*" in text):
-            is_pattern = "*" in text and not Path(text).exists()
-            what = "is a pattern of files" if is_pattern else "is a file"
-            raise UsageError(f"{text} {what}; give it with --examples")
+        if not names_recordings(text) or not (Path(text).exists() or "*" in text):
+            continue
+        what = "a file"
+        if not Path(text).is_file():
+            what = "a folder" if Path(text).is_dir() else "a pattern of files"
+        raise UsageError(f'{text} is {what}; give it with --examples "LABEL={text}"')

@@ -9,15 +9,26 @@ A block is scored in float32, and what may be among the best again as everywhere
 the results depend neither on the blocks nor on the threads. Dropping windows below the threshold
 that the windows so far need is safe: windows that follow can only raise it, because the windows of
 a recording are in order of time and never join two places that are both before them.
+
+How many of the best k places of a label are right can be expected without a labelled one, from the
+scores of other sounds, those of the calibration:
+
+    S(t)        the share of them that scores t or more; beyond their 98 % quantile q an exponential
+                tail, S(t) = 0.02 exp((q - t) / mean excess over q)
+    precision = 1 - windows / windows that overlap * S(score of the k-th) / k
+
+at least 0, and never lower than that of more places; 0 if S is above 0.01. The calibration may hold
+sounds of the label, which makes it cautious; where an archive is full of sounds that resemble the
+label, it is not.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
-from driftscore.backbones.vectors import lengths
+from driftscore.backbones.vectors import Scores, lengths
 from driftscore.engines.archive import BLOCK, RowBlock, StoredRows
 from driftscore.engines.protocol import thread_count
 from driftscore.errors import MismatchError, UsageError
@@ -29,6 +40,10 @@ _STEP = 64
 """Rows per product. Of larger ones OpenBLAS gives some to threads of its own, beside ours: a search
 for five words then takes twice the time of the processor."""
 _WAITING = 512
+_TAIL = 0.02
+"""The share of other sounds whose scores beyond are taken for an exponential tail."""
+_FITS = 0.01
+"""A place that more than this share of other sounds reaches is not expected to be right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +100,29 @@ def search(
         for label, ranking in zip(head.labels, rankings, strict=True)
         for source, start_s, end_s, score in ranking.places()
     ]
+
+
+def expected_precision(scores: Sequence[float], others: Scores, windows: StoredRows) -> list[float]:
+    """Return how many of the places up to each one are expected to be right, as a share.
+
+    `scores` are those of the best places of a label, best first, and `others` what the label scores
+    on other sounds.
+    """
+    spans = next(windows.blocks()).spans
+    if spans is None:
+        raise UsageError(f"{windows.path} does not say how long its windows are")
+    steps, length_s = np.diff(spans[:, 0]), float(np.median(spans[:, 1] - spans[:, 0]))
+    hop_s = float(np.median(steps[steps > 0])) if (steps > 0).any() else length_s
+    separate = windows.count / max(1.0, length_s / hop_s)
+    high = np.quantile(others, 1 - _TAIL)
+    excess = max(1e-9, float((others[others >= high] - high).mean()))
+    found = np.array(scores)
+    reached = (others[None] >= found[:, None]).mean(axis=1)
+    tail = _TAIL * np.exp(np.minimum(0.0, high - found) / excess)
+    share = np.where(found > high, tail, reached)
+    right = np.maximum(0.0, 1 - separate * share / np.arange(1, len(found) + 1))
+    right[share > _FITS] = 0.0
+    return list(np.maximum.accumulate(right[::-1])[::-1].tolist())
 
 
 def _add(

@@ -98,8 +98,9 @@ class PooledCondition(NamedTuple):
 class Scoring:
     """A rule with all its settings; None where the rule has no such setting.
 
-    `anchors` is the noise corpus whose recordings the rule is given; `pack_data`, `anchors_data`
-    and `calibration` (of the backbone, for rules that use it) are digests.
+    `anchors` is the noise corpus whose recordings the rule is given; `examples` is how many clips
+    of the dataset `examples_from` each label learns from, drawn for the `draw`th time; names with
+    `_data` and `calibration` (of the backbone, for rules that use it) are digests.
     """
 
     rule: str
@@ -112,19 +113,24 @@ class Scoring:
     anchors: str | None = None
     anchors_data: str = ""
     calibration: str = ""
+    examples: int = 0
+    draw: int = 0
+    examples_from: str = ""
+    examples_data: str = ""
 
     @property
     def key(self) -> str:
-        """The scoring as canonical JSON; rules without a calibration do not mention it."""
-        values = {name: getattr(self, name) for name in self.__slots__}
+        """The scoring as canonical JSON; a calibration or examples only if there are any."""
+        names = list(self.__slots__[: None if self.examples else -4])
         if not self.calibration:
-            del values["calibration"]
-        return canonical(values)
+            names.remove("calibration")
+        return canonical({name: getattr(self, name) for name in names})
 
     @property
     def name(self) -> str:
-        """The rule with its variant, as a grid names it."""
-        return f"{self.rule}:{self.variant}" if self.variant else self.rule
+        """The rule with its variant, as a grid names it, and its examples: "anchor+3"."""
+        name = f"{self.rule}:{self.variant}" if self.variant else self.rule
+        return f"{name}+{self.examples}" if self.examples else name
 
 
 COSINE = Scoring("cosine")

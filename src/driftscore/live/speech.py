@@ -18,6 +18,7 @@ import soxr
 
 from driftscore.audio.recordings import Audio
 from driftscore.classifier import Classifier
+from driftscore.errors import install_command
 
 WORDS = ("speech", "a person talking", "conversation", "a child speaking", "a man speaking",
          "a woman speaking", "shouting", "whispering", "a voice on the radio")  # fmt: skip
@@ -51,7 +52,7 @@ class SpeechGuard:
             except ImportError:
                 notify(
                     "Without a voice detector most clips are withheld, also those without speech: "
-                    "pip install 'driftscore[privacy]'"
+                    + install_command("privacy")
                 )
         self.threshold = WORDS_THRESHOLD if self._voice is None else THRESHOLD
 

@@ -12,9 +12,10 @@ This is ridge regression that starts from the words: Q is near q, and its cosine
 are near t. M lets Q move in the directions in which other sounds differ little, as a linear
 discriminant does; without words Q is one. Q takes the place of q in a bank, so that every rule that
 reads the prototypes compiles it to the same affine head as before; `anchor` moves the words first.
-e (`SHRINKAGE`) and r (`RIDGE`) were chosen on the choosing parts of three label sets
-(`python -m training.examples --choose` compares); events, where a label has no rivals, take a
-smaller e.
+r and e are chosen on the choosing parts of three label sets, by the worst of them and of 1, 3, 5
+and 10 examples (`python -m training.examples --choose`): `RIDGE` and `SHRINKAGE`, unless the
+calibration of a model has others under "examples". Events, where a label has no rivals, have
+settings of their own.
 
 mu and S are those of the model's calibration. Without one M is the identity, and mu is the mean of
 all examples, if they are of at least two labels, else zero.
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 
 from driftscore.backbones import Backbone
 from driftscore.backbones.vectors import VANISHING, Vector, unit
-from driftscore.errors import MismatchError, UsageError
+from driftscore.errors import UsageError
 from driftscore.scoring.bank import ClassBank
 from driftscore.scoring.calibration import Calibration
 from driftscore.scoring.head import Head
@@ -37,11 +38,13 @@ Directions = NDArray[np.float64]
 
 NOT = "not"
 """The name under which negative examples of all labels are given."""
-RIDGE, PLAIN_RIDGE = 3.0, 1.0
-"""How much the words of a label weigh against an example, with a calibration and without."""
-SHRINKAGE, LONE_SHRINKAGE = 1.0, 0.2
-"""How far the covariance of other sounds is shrunk towards a sphere: for labels that are compared
-with each other, and for labels that are judged one by one, as events are."""
+RIDGE, LONE_RIDGE, PLAIN_RIDGE = 10.0, 3.0, 1.0
+"""How much the words of a label weigh against an example: for labels that are compared with each
+other, for labels that are judged one by one, as events are, and without a calibration."""
+SHRINKAGE, LONE_SHRINKAGE = 3.0, 0.2
+"""How far the covariance of other sounds is shrunk towards a sphere, for the first two."""
+SETTINGS = f"ridge {RIDGE:g} {PLAIN_RIDGE:g}, shrinkage {SHRINKAGE:g}"
+"""The settings for labels that are compared with each other; part of the keys of the lab."""
 UNLIKE = 0.5
 """An example is unlike the others if it resembles them less than this part of what they do."""
 MIN_COMPARED = 3
@@ -101,7 +104,10 @@ class Examples:
                 others = np.delete(np.delete(alike, n, axis=0), n, axis=1)
                 if nearness[n] < UNLIKE * float(np.nanmean(others)):
                     rest = len(examples) - 1
-                    sentences.append(f"{example.name} is unlike the other {rest} of {label!r}")
+                    sentences.append(
+                        f"{example.name} is unlike the other {rest} of {label!r}; leave it out if "
+                        "it is something else"
+                    )
         return sentences
 
 
@@ -129,15 +135,14 @@ def with_examples(
     if not examples:
         return bank
     mean = examples.mean(calibration)
-    if len(mean) != bank.dim:
-        raise MismatchError(
-            f"The examples have {len(mean)} dimensions, the model {bank.dim}: they were embedded "
-            "by another model"
-        )
     metric, ridge = None, PLAIN_RIDGE
     if calibration is not None:
-        shrinkage = LONE_SHRINKAGE if one_by_one else SHRINKAGE
-        metric, ridge = discriminant_metric(calibration, shrinkage), RIDGE
+        chosen = calibration.settings.get("examples", {})
+        ridge = float(str(chosen.get("ridge", RIDGE)))
+        shrinkage = float(str(chosen.get("shrinkage", SHRINKAGE)))
+        if one_by_one:
+            ridge, shrinkage = LONE_RIDGE, LONE_SHRINKAGE
+        metric = discriminant_metric(calibration, shrinkage)
     more = len(labels) - len(bank.labels)
     rows = {
         name: np.pad(getattr(bank, name), ((0, more), (0, 0)))

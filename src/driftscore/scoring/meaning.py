@@ -14,7 +14,7 @@ Two labels can be *confused* if the sounds that score high for one score high fo
 correlation of their scores over the calibration's sounds, clean and in noise.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
@@ -102,16 +102,23 @@ def meanings(labels: Sequence[str], prototypes: Matrix, backbone: Backbone) -> l
     return rows
 
 
-def describe_unclear(labels: Sequence[str], prototypes: Matrix, backbone: Backbone) -> str:
-    """Return one sentence about the labels that are not understood; empty if there are none."""
+def describe_unclear(
+    labels: Sequence[str], prototypes: Matrix, backbone: Backbone
+) -> dict[str, str]:
+    """Return the labels that are not understood, the first ones with what to try instead."""
     unclear = unclear_rows(labels, prototypes, backbone)
-    if not unclear:
-        return ""
-    shown = unclear[:_SHOWN_WORDS]
-    words = meanings([labels[index] for index in shown], prototypes[shown], backbone)
-    others = len(unclear) - len(shown)
-    more = f"; {others} more labels are not understood" if others else ""
-    return f"{backbone.name}: {'; '.join(map(str, words))}{more}"
+    sentences = {labels[index]: f"{labels[index]!r} is not understood" for index in unclear}
+    if first := unclear[:_SHOWN_WORDS]:
+        words = meanings([labels[index] for index in first], prototypes[first], backbone)
+        sentences |= {meaning.word: str(meaning) for meaning in words}
+    return sentences
+
+
+def in_one_sentence(unclear: Mapping[str, str], backbone: Backbone) -> str:
+    """Return what is said about labels that are not understood; empty if there are none."""
+    first, others = list(unclear.values())[:_SHOWN_WORDS], len(unclear) - _SHOWN_WORDS
+    more = [f"{others} more labels are not understood"] if others > 0 else []
+    return f"{backbone.name}: {'; '.join([*first, *more])}" if first else ""
 
 
 def explain(

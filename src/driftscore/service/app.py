@@ -19,7 +19,6 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
-from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -33,29 +32,22 @@ from driftscore.service.state import ServiceState, State
 from driftscore.service.work import BusyError
 from driftscore.version import __version__
 
-
-class Health(BaseModel):
-    """That all is well."""
-
-    status: str = "ok"
-
-
 operation = APIRouter(tags=["operation"])
 
 
 # Is the process alive, is it ready for work: two checks, since they ask for different cures.
 @operation.get("/livez")
-async def livez() -> Health:
+async def livez() -> dict[str, str]:
     """Answer as long as the process works; if it does not, restart it."""
-    return Health()
+    return {"status": "ok"}
 
 
 @operation.get("/readyz", responses=documented(503))
-async def readyz(state: State) -> Health:
+async def readyz(state: State) -> dict[str, str]:
     """Answer 200 if work is accepted, 503 while the model is loaded or the service stops."""
     if reason := state.reason_not_ready:
         raise BusyError(reason)
-    return Health()
+    return {"status": "ok"}
 
 
 @operation.get(

@@ -5,8 +5,8 @@ refused at the first byte beyond the limit. Nothing is spooled to disk.
 """
 
 import asyncio
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from pydantic import BaseModel
 from starlette.datastructures import Headers, UploadFile
@@ -16,13 +16,15 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from driftscore.errors import UsageError
-from driftscore.service.problems import answer_of
+from driftscore.service.problems import Content, answer_of, parse
 from driftscore.service.settings import Limits
 from driftscore.service.work import BusyError
 
 _MAX_VALUES = 10_000
 _MAX_FIELDS = 200
 _FIELD_BYTES = 64_000
+_EXAMPLES = "examples:"
+"""Begins the name of a part that is an example; the label follows."""
 
 
 class BodyLimit:
@@ -82,61 +84,70 @@ class _InMemory(MultiPartParser):
     spool_max_size = 2**62
 
 
-async def read_upload(request: Request) -> tuple[bytes, Mapping[str, list[str]]]:
-    """Return the recording of a request, and the fields of the form that it was a part of.
+class Upload(NamedTuple):
+    """What a request brings."""
 
-    The recording is the part `file` of the form, or the body itself.
+    content: bytes
+    """Of the recording."""
+    fields: Mapping[str, list[str]] = {}
+    """Of the form that it was a part of."""
+    examples: Sequence[tuple[str, str, bytes]] = ()
+    """Label, name and content of each example."""
+
+
+async def read_upload(request: Request, *, max_examples: int) -> Upload:
+    """Return the recording of a request: the part `file` of its form, or the body itself.
+
+    Parts that are called `examples:doorbell` are examples of that label.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "multipart/form-data":
-        return await request.body(), {}
+        return Upload(await request.body())
     parser = _InMemory(
-        request.headers, request.stream(), max_files=1, max_fields=_MAX_FIELDS,
+        request.headers, request.stream(), max_files=1 + max_examples, max_fields=_MAX_FIELDS,
         max_part_size=_FIELD_BYTES,
     )  # fmt: skip
     try:
         form = await parser.parse()
     except MultiPartException as error:
         raise UsageError(f"The form cannot be read: {error.message}") from error
-    content: bytes | None = None
+    contents: list[bytes] = []
     fields: dict[str, list[str]] = {}
+    examples: list[tuple[str, str, bytes]] = []
     try:
         for name, value in form.multi_items():
-            if isinstance(value, UploadFile):
-                content = await value.read()
-                if name != "file":
-                    raise UsageError(f"The recording must be the part 'file', not {name[:40]!r}")
-            else:
+            if not isinstance(value, UploadFile):
                 fields.setdefault(name, []).append(value)
+            elif name == "file":
+                contents.append(await value.read())
+            elif name.startswith(_EXAMPLES):
+                label = name.removeprefix(_EXAMPLES)
+                examples.append((label, value.filename or "an example", await value.read()))
+            else:
+                raise UsageError(
+                    "A file must be the part 'file' (the recording) or 'examples:LABEL', not "
+                    f"{name[:40]!r}"
+                )
     finally:
         await form.close()
-    if content is None:
-        raise UsageError("The form has no recording; send it as the part 'file'")
-    return content, fields
+    if len(contents) != 1:
+        given = "several recordings" if contents else "no recording"
+        raise UsageError(f"The form has {given}; send one, as the part 'file'")
+    return Upload(contents[0], fields, examples)
 
 
-def parse_json(body: bytes) -> object:
-    """Return the JSON value of a body; what would take far more memory than the body is refused.
+def parse_json(model: type[Content], body: bytes) -> Content:
+    """Return a body in the form that a model describes.
 
-    A recording in base64 has none of the counted characters, so a real request has few of them.
+    What would take far more memory than the body is refused. A recording in base64 has none of the
+    counted characters, so a real request has few of them.
     """
     if sum(map(body.count, (b"[", b"{", b","))) > _MAX_VALUES:
         raise UsageError(f"The JSON has more than {_MAX_VALUES} values")
-
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is not a number in JSON")
-
-    try:
-        value: object = json.loads(body, parse_constant=refuse)
-        if b"\\u" in body:  # half of a surrogate pair is no text, and cannot be answered either
-            json.dumps(value, ensure_ascii=False).encode()
-        return value
-    except (ValueError, RecursionError) as error:
-        what = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        raise UsageError(f"The body is not JSON: {what}") from error
+    return parse(model.model_validate_json, body)
 
 
-def json_body(model: type[BaseModel]) -> dict[str, object]:
-    """Return the description of a JSON body for the OpenAPI document."""
-    content = {"application/json": {"schema": model.model_json_schema()}}
+def json_body(model: type[BaseModel], **others: object) -> dict[str, object]:
+    """Return the description of a JSON body for the OpenAPI document; others by their type."""
+    content = {"application/json": {"schema": model.model_json_schema()}, **others}
     return {"requestBody": {"required": True, "content": content}}

@@ -1,12 +1,10 @@
-"""Heads by id, and lists of what there is to choose from: rules and backbones."""
+"""Heads by id, and what there is: rules, and the model that is served."""
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, Field
 
-from driftscore.backbones import KIND as BACKBONES
-from driftscore.errors import DriftscoreError
 from driftscore.service.bodies import json_body, parse_json
 from driftscore.service.heads import (
     ID_PATTERN,
@@ -15,24 +13,20 @@ from driftscore.service.heads import (
     HeadSummary,
     servable_rules,
 )
-from driftscore.service.problems import documented, parse
-from driftscore.service.scoring import Finite
-from driftscore.service.state import State
-from driftscore.system import plugins
-from driftscore.text.presets import AUTO, DEFAULT_PRESET
+from driftscore.service.problems import documented
+from driftscore.service.scoring import Finite, HeadChoices
+from driftscore.service.state import Body, State, queued
+from driftscore.service.uploads import of_base64
 
 
-class HeadRequest(BaseModel):
+class HeadRequest(HeadChoices):
     """What a head is made of."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    labels: list[str] = Field(min_length=1, description="The sounds to look for, in words.")
-    rule: str = Field(default=AUTO, description="How labels are scored: see /v1/rules.")
+    labels: list[str] = Field(default=[], description="The sounds to look for, in words.")
+    examples: dict[str, list[str]] = Field(
+        default={}, description="Recordings of labels in base64; those of `not` are of no label."
+    )
     settings: dict[str, Finite | str] = Field(default={}, description="Settings of the rule.")
-    preset: str = Field(default=DEFAULT_PRESET, description="A paper's settings, by name.")
-    prompt: str = Field(default="", description="The clean prompt, with {c} for the label.")
-    raw: bool = Field(default=False, description="Raw scores of the rule, also with a threshold.")
 
 
 class HeadAnswer(HeadSummary):
@@ -52,15 +46,13 @@ class RuleAnswer(BaseModel):
 
 
 class BackboneAnswer(BaseModel):
-    """A model family that is installed; one of them is served."""
+    """The model that is served."""
 
     name: str
-    what: str
-    served: bool
-    dim: int | None = None
-    rate: int | None = Field(default=None, description="Sample rate of its input, in Hz.")
-    seconds: float | None = Field(default=None, description="Length of its window.")
-    fingerprint: str | None = None
+    dim: int
+    rate: int = Field(description="Sample rate of its input, in Hz.")
+    seconds: float = Field(description="Length of its window.")
+    fingerprint: str
 
 
 routes = APIRouter(prefix="/v1", tags=["heads and rules"])
@@ -72,39 +64,35 @@ routes = APIRouter(prefix="/v1", tags=["heads and rules"])
     responses=documented(400, 401, 403, 408, 413, 422, 503),
     openapi_extra=json_body(HeadRequest),
 )
-async def add_head(state: State, request: Request) -> HeadSummary:
+@queued
+def add_head(state: State, body: Body) -> HeadSummary:
     """Compile the head of a label set; its id stays valid, also after a restart."""
-    state.check_admission()
-    body = await request.body()
-
-    def add() -> HeadSummary:
-        fields = dict(parse(HeadRequest, parse_json(body)))
-        fields["labels"] = tuple(fields["labels"])
-        fields["settings"] = tuple(sorted(fields["settings"].items()))
-        return state.heads.get(HeadSpec(**fields)).summary
-
-    return await state.run(add)
+    fields = dict(parse_json(HeadRequest, body))
+    fields["labels"] = tuple(fields["labels"])
+    fields["examples"] = state.heads.learn(
+        (label, f"example {number} of {label[:40]!r}", of_base64(text))
+        for label, texts in fields["examples"].items()
+        for number, text in enumerate(texts, 1)
+    )
+    fields["settings"] = tuple(sorted(fields["settings"].items()))
+    return state.heads.get(HeadSpec(**fields)).summary
 
 
 @routes.get("/heads/{id}", responses=documented(400, 401, 403, 404, 422, 503))
-async def get_head(
+@queued
+def get_head(
     state: State, id: Annotated[str, Path(max_length=MAX_ID_CHARS, pattern=ID_PATTERN)]
 ) -> HeadAnswer:
     """Return a head with its numbers, in the JSON format of `driftscore head`."""
-    spec = HeadSpec.of_id(id)
-
-    def answer() -> HeadAnswer:
-        compiled = state.heads.get(spec)
-        head = compiled.head
-        # By their shortest decimal text, as in a head's file: the same float32 when read again.
-        return HeadAnswer(
-            **dict(compiled.summary),
-            weights=[[float(str(w)) for w in row] for row in head.weights],
-            offsets=[float(str(b)) for b in head.offsets],
-            made_by=dict(head.made_by),
-        )
-
-    return await state.run(answer)
+    compiled = state.heads.get(HeadSpec.of_id(id))
+    head = compiled.head
+    # By their shortest decimal text, as in a head's file: the same float32 when read again.
+    return HeadAnswer(
+        **dict(compiled.summary),
+        weights=[[float(str(w)) for w in row] for row in head.weights],
+        offsets=[float(str(b)) for b in head.offsets],
+        made_by=dict(head.made_by),
+    )
 
 
 @routes.get("/rules", responses=documented(401, 403))
@@ -122,22 +110,6 @@ async def rules() -> list[RuleAnswer]:
 
 @routes.get("/backbones", responses=documented(401, 403, 503))
 async def backbones(state: State) -> list[BackboneAnswer]:
-    """List the model families that are installed, and describe the one that is served."""
+    """Describe the model that is served: there is one per process."""
     state.check_ready()
-    model, families = state.embedder.backbone, {}
-    for name in plugins.names(BACKBONES):
-        try:
-            families[name] = plugins.summary(plugins.find(BACKBONES, name))
-        except DriftscoreError as error:
-            families[name] = str(error)
-    served = BackboneAnswer(
-        name=model.name,
-        what=families.pop(model.name, ""),
-        served=True,
-        dim=model.dim,
-        rate=model.rate,
-        seconds=model.seconds,
-        fingerprint=model.fingerprint,
-    )
-    others = [BackboneAnswer(name=name, what=what, served=False) for name, what in families.items()]
-    return [served, *others]
+    return [BackboneAnswer.model_validate(state.embedder.backbone, from_attributes=True)]

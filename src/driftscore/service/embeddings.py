@@ -3,15 +3,15 @@
 import base64
 from typing import Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from driftscore.backbones.vectors import Vector
-from driftscore.errors import LimitError, UsageError
+from driftscore.errors import UsageError
 from driftscore.service.bodies import json_body, parse_json
-from driftscore.service.problems import documented, parse
-from driftscore.service.state import State
-from driftscore.service.uploads import of_base64
+from driftscore.service.problems import documented
+from driftscore.service.state import Body, State, queued
+from driftscore.service.uploads import NAME, decode_several, of_base64
 
 
 class EmbeddingsRequest(BaseModel):
@@ -61,49 +61,40 @@ routes = APIRouter(prefix="/v1", tags=["embeddings"])
     responses=documented(400, 401, 403, 404, 408, 413, 415, 422, 503),
     openapi_extra=json_body(EmbeddingsRequest),
 )
-async def embeddings(state: State, request: Request) -> EmbeddingsAnswer:
-    """Embed recordings or texts; a recording is the unit mean of its windows."""
-    state.check_admission()
-    body = await request.body()
+@queued
+def embeddings(state: State, body: Body) -> EmbeddingsAnswer:
+    """Embed recordings or texts; a recording is the unit mean of its windows.
 
-    def answer() -> EmbeddingsAnswer:
-        """Embed the inputs; only one recording is decoded at a time."""
-        spec = parse(EmbeddingsRequest, parse_json(body))
-        limits, model = state.limits, state.embedder.backbone
-        if spec.model not in ("", "default", model.name):
-            raise UsageError(f"This service has the model {model.name!r}, not {spec.model[:80]!r}")
-        inputs = [spec.input] if isinstance(spec.input, str) else spec.input
-        if not 1 <= len(inputs) <= limits.inputs:
-            raise UsageError(f"1 to {limits.inputs} inputs are allowed, got {len(inputs)}")
-        rows: list[Vector] = []
-        if spec.modality == "text":
-            for text in inputs:
-                if not text.strip():
-                    raise UsageError("A text to embed must not be empty")
-                if len(text) > limits.label_chars:
-                    raise UsageError(
-                        f"A text may have {limits.label_chars} characters, got {len(text)}"
-                    )
-            rows.extend(model.embed_text(inputs))
-        seconds = 0.0
-        for text in inputs if spec.modality == "audio" else ():
-            audio = state.decode(of_base64(text))
-            seconds += audio.seconds
-            if seconds > limits.seconds:
-                raise LimitError(
-                    f"The recordings are longer than {limits.seconds:g} s together, the most "
-                    "that is allowed; send fewer at a time"
+    Only one recording is decoded at a time.
+    """
+    spec = parse_json(EmbeddingsRequest, body)
+    limits, model = state.limits, state.embedder.backbone
+    if spec.model not in ("", "default", model.name):
+        raise UsageError(f"This service has the model {model.name!r}, not {spec.model[:80]!r}")
+    inputs = [spec.input] if isinstance(spec.input, str) else spec.input
+    if not 1 <= len(inputs) <= limits.inputs:
+        raise UsageError(f"1 to {limits.inputs} inputs are allowed, got {len(inputs)}")
+    rows: list[Vector] = []
+    if spec.modality == "text":
+        for text in inputs:
+            if not text.strip():
+                raise UsageError("A text to embed must not be empty")
+            if len(text) > limits.label_chars:
+                raise UsageError(
+                    f"A text may have {limits.label_chars} characters, got {len(text)}"
                 )
+        rows.extend(model.embed_text(inputs))
+    else:
+        contents = ((NAME, of_base64(text)) for text in inputs)
+        for audio in decode_several(contents, rate=model.rate, limits=limits):
             rows.extend(one.embedding for one in state.embedder.embed([audio]))
-        data = [
-            OneEmbedding(
-                index=index,
-                embedding=base64.b64encode(row.astype("<f4").tobytes()).decode()
-                if spec.encoding_format == "base64"
-                else row.tolist(),
-            )
-            for index, row in enumerate(rows)
-        ]
-        return EmbeddingsAnswer(data=data, model=model.name)
-
-    return await state.run(answer)
+    data = [
+        OneEmbedding(
+            index=index,
+            embedding=base64.b64encode(row.astype("<f4").tobytes()).decode()
+            if spec.encoding_format == "base64"
+            else row.tolist(),
+        )
+        for index, row in enumerate(rows)
+    ]
+    return EmbeddingsAnswer(data=data, model=model.name)

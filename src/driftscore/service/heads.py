@@ -4,15 +4,20 @@ What a head is made of is a `HeadSpec`, a value that says everything. The id of 
 itself, packed: it can be resolved after a restart and after the head was dropped, and the service
 has nothing to store. A spec holds names and numbers only. Rules, presets and packs are those that
 are installed here, by name; settings that would be opened as a file are refused.
+
+Examples are uploaded, and only their embeddings are kept, in memory. A spec names them by keys that
+nobody can guess or compute, so the examples of one client change no other client's labels. An id
+with examples is valid for as long as the service has them.
 """
 
 import base64
-import json
+import hashlib
+import secrets
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TypeVar
 
@@ -23,11 +28,15 @@ from driftscore.classifier import Classifier
 from driftscore.decisions import Decider
 from driftscore.detector import Detector
 from driftscore.embedder import Embedder
-from driftscore.errors import UsageError, unknown
+from driftscore.engines.examples import embed_examples, names_recordings
+from driftscore.errors import AudioError, UsageError, unknown
 from driftscore.events.tracking import Detection
-from driftscore.events.watchlist import WatchList
+from driftscore.scoring.examples import NOT, Example, Examples
 from driftscore.scoring.head import Head
+from driftscore.scoring.meaning import in_one_sentence
 from driftscore.scoring.rules import Needs, Rule, find_rule, rule_names
+from driftscore.service import uploads
+from driftscore.service.memory import MemoryStore
 from driftscore.service.settings import Limits, ServiceSettings
 from driftscore.text.packs import pack_names
 from driftscore.text.presets import AUTO, DEFAULT_PRESET, load_preset, preset_names
@@ -53,6 +62,9 @@ class HeadSpec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     labels: tuple[str, ...]
+    """The labels with words."""
+    examples: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Keys of examples by label; one that is not in `labels` is known by its examples alone."""
     rule: str = AUTO
     settings: tuple[tuple[str, RuleValue], ...] = ()
     preset: str = DEFAULT_PRESET
@@ -64,18 +76,23 @@ class HeadSpec(BaseModel):
 
     def checked(self, limits: Limits) -> "HeadSpec":
         """Return the spec with trimmed labels, or say what is wrong with it."""
-        if len(self.labels) > limits.labels:
-            raise UsageError(f"At most {limits.labels} labels are allowed, got {len(self.labels)}")
-        for text in (*self.labels, self.prompt):
+        known = (*self.labels, NOT)
+        names = (*self.labels, *(name for name, _ in self.examples if name not in known))
+        if len(names) > limits.labels:
+            raise UsageError(f"At most {limits.labels} labels are allowed, got {len(names)}")
+        if (count := sum(len(keys) for _, keys in self.examples)) > limits.inputs:
+            raise UsageError(f"At most {limits.inputs} examples are allowed, got {count}")
+        for text in (*names, self.prompt):
+            if names_recordings(text):  # whether there is such a file is nobody's business
+                raise UsageError(
+                    f"{text[:40]!r} is the name of files; labels are words, and the files are sent "
+                    "as examples"
+                )
             if len(text) > limits.label_chars:
                 raise UsageError(
                     f"A label or prompt may have {limits.label_chars} characters, got {len(text)}: "
                     f"{text[:40]!r}..."
                 )
-            try:
-                text.encode()
-            except UnicodeEncodeError:  # half of a surrogate pair
-                raise UsageError(f"A label or prompt must be text, got {text[:40]!r}") from None
         if self.rule not in (AUTO, *rule_names()):  # module:function would import the module
             raise unknown("rule", self.rule, [AUTO, *(rule.name for rule in servable_rules())])
         if self.rule != AUTO and find_rule(self.rule).needs & _RECORDINGS:
@@ -97,13 +114,12 @@ class HeadSpec(BaseModel):
                 except ValueError:
                     about = f"value of the setting {name[:40]!r}"
                     raise unknown(about, value[:40], words) from None
-        return self.model_copy(update={"labels": check_labels(self.labels)})
+        return self.model_copy(update={"labels": check_labels(names)[: len(self.labels)]})
 
     @property
     def id(self) -> str:
         """The spec as a text that can be part of a URL."""
-        values = self.model_dump(exclude_defaults=True)
-        packed = zlib.compress(json.dumps(values, ensure_ascii=False, sort_keys=True).encode(), 9)
+        packed = zlib.compress(self.model_dump_json(exclude_defaults=True).encode(), 9)
         return base64.urlsafe_b64encode(packed).rstrip(b"=").decode()
 
     @staticmethod
@@ -144,6 +160,7 @@ class HeadSummary(BaseModel):
     backbone: str
     fingerprint: str = Field(description="Of the model; heads of other models cannot be used.")
     unclear: str = Field(description="Labels that the model does not understand, in a sentence.")
+    unlike: list[str] = Field(description="Examples that do not resemble the others, in words.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,6 +170,8 @@ class CompiledHead:
     head: Head
     summary: HeadSummary
     decider: Decider
+    unclear: Mapping[str, str]
+    """A sentence for each label that the model does not understand."""
 
 
 class HeadCache:
@@ -161,6 +180,10 @@ class HeadCache:
     def __init__(self, embedder: Embedder, settings: ServiceSettings) -> None:
         self.embedder = embedder
         self.settings = settings
+        self.examples = MemoryStore[Example](
+            "example", max_count=4096, max_bytes=64_000_000, expiry_s=24 * 3600.0
+        )
+        self._secret = secrets.token_bytes(32)
         self._heads: OrderedDict[HeadSpec, Future[CompiledHead]] = OrderedDict()
         self._detectors: OrderedDict[tuple[HeadSpec, Detection], Future[Detector]] = OrderedDict()
         self._lock = Lock()
@@ -168,12 +191,35 @@ class HeadCache:
     def __len__(self) -> int:
         return len(self._heads)
 
+    def learn(
+        self, files: Iterable[tuple[str, str, bytes]]
+    ) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Embed examples (label, name, content), and return what a spec says of them."""
+        keys: dict[str, list[str]] = {}
+        new: dict[str, tuple[str, bytes]] = {}
+        for label, name, content in files:
+            secret = hashlib.blake2b(content, key=self._secret, digest_size=16)
+            secret.update(name.encode("utf-8", "replace"))  # it is shown to whoever sent it
+            key = secret.hexdigest()
+            keys.setdefault(label.strip(), []).append(key)
+            if key not in self.examples:
+                new[key] = name, content
+        recordings = uploads.decode_several(new.values(), rate=None, limits=self.settings.limits)
+        for (key, (name, content)), audio in zip(new.items(), recordings, strict=True):
+            try:
+                [example] = embed_examples(self.embedder.embed, [audio])
+            except AudioError as error:
+                raise AudioError(str(error).replace("<audio>", name)) from error
+            example = replace(example, name=name, sha256=hashlib.sha256(content).hexdigest())
+            self.examples.add(example, example.embedding.nbytes, key)
+        return tuple((label, tuple(dict.fromkeys(of_label))) for label, of_label in keys.items())
+
     def get(self, spec: HeadSpec) -> CompiledHead:
         """Return the head of a spec that is within the limits, or of `PROBE`."""
         spec = spec if spec is PROBE else spec.checked(self.settings.limits)
 
         def compile() -> CompiledHead:
-            classifier = self._classifier(spec, spec.labels).fit()
+            classifier = self._classifier(spec)
             head, model = classifier.head_, self.embedder.backbone
             summary = HeadSummary(
                 id=spec.id,
@@ -184,9 +230,10 @@ class HeadCache:
                 dim=head.dim,
                 backbone=model.name,
                 fingerprint=model.fingerprint,
-                unclear=classifier.unclear_,
+                unclear=in_one_sentence(classifier.unclear_, model),
+                unlike=classifier.examples_.unlike(classifier.calibration_),
             )
-            return CompiledHead(head, summary, Decider.of(classifier))
+            return CompiledHead(head, summary, Decider.of(classifier), classifier.unclear_)
 
         return self._once(self._heads, spec, compile)
 
@@ -195,9 +242,7 @@ class HeadCache:
         spec = spec.checked(self.settings.limits)
 
         def make() -> Detector:
-            watch = WatchList.of(spec.labels)
-            words = (*watch.texts, *watch.competing)
-            return self._classifier(spec, words).detector(watch, settings)
+            return self._classifier(spec).detector(settings=settings)
 
         return self._once(self._detectors, (spec, settings), make)
 
@@ -220,14 +265,14 @@ class HeadCache:
                 entry.set_exception(error)
         return entry.result()
 
-    def _classifier(self, spec: HeadSpec, labels: Sequence[str]) -> Classifier:
-        """Return a classifier; one that would keep a core busy for long with texts is refused."""
+    def _classifier(self, spec: HeadSpec) -> Classifier:
+        """Return a fitted classifier; one that would take a core for long with texts is refused."""
         preset, calibration = load_preset(spec.preset), self.settings.calibration
         rule = preset.rule if spec.rule == AUTO else spec.rule
         if rule == AUTO and spec != PROBE:
             rule = self.get(PROBE).summary.rule
         classifier = Classifier(
-            labels,
+            spec.labels,
             backbone=self.embedder,
             rule=rule,
             settings=dict(spec.settings),
@@ -238,10 +283,13 @@ class HeadCache:
             calibration=None if calibration == "none" else calibration or AUTO,
             progress=False,
         )
-        count, most = len(classifier.texts()), self.settings.limits.texts
-        if count > most:
+        most = self.settings.limits.texts
+        if spec.labels and (count := len(classifier.texts())) > most:
             raise UsageError(
-                f"{len(labels)} labels with the rule {rule!r} need {count} texts, and {most} are "
-                "allowed; use fewer labels, or a rule without noisy prompts"
+                f"{len(spec.labels)} labels with the rule {rule!r} need {count} texts, and {most} "
+                "are allowed; use fewer labels, or a rule without noisy prompts"
             )
-        return classifier.set_params(rule=spec.rule)
+        known = self.examples
+        examples = {label: [known.get(key) for key in keys] for label, keys in spec.examples}
+        negative = {NOT: examples.pop(NOT)} if NOT in examples else {}
+        return classifier.set_params(rule=spec.rule).fit(Examples(examples, negative))

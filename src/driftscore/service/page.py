@@ -10,7 +10,6 @@ An error names the field that it belongs to in the header `X-Field`.
 import base64
 import io
 import time
-from asyncio import to_thread
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
@@ -20,7 +19,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 import soundfile
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
@@ -30,38 +29,37 @@ from driftscore.audio.recordings import Audio, Samples
 from driftscore.audio.spectrogram import Picture, spectrogram
 from driftscore.backbones.vectors import Matrix
 from driftscore.decisions.store import DecisionStore
-from driftscore.errors import DriftscoreError, UsageError
+from driftscore.errors import DriftscoreError
 from driftscore.events.tracking import Detection
 from driftscore.formats import write_rows
 from driftscore.service.heads import CompiledHead, HeadSpec
-from driftscore.service.page_clips import loudest_start_s, part
-from driftscore.service.page_mixing import SNRS_DB, in_noise, shipped_noise, sweep
-from driftscore.service.problems import STATUSES
-from driftscore.service.state import ServiceState, State
-from driftscore.text.prompts import compose
+from driftscore.service.page_mixing import (
+    SNRS_DB,
+    in_noise,
+    loudest_start_s,
+    part,
+    shipped_noise,
+    sweep,
+)
+from driftscore.service.problems import status_of
+from driftscore.service.state import Body, ServiceState, State, queued
+from driftscore.text.presets import AUTO
 
 Json = dict[str, object]
 OWN_NOISE = "clip:"
 """Begins the name of a noise that is a recording of the user."""
-_SHOWN_PROMPTS = 4
 _PEAK = 0.9  # of a sound that is played: mixtures at low SNRs would clip
 
-RULES = (("cosine", "Cosine", "plain similarity of sound and words"),
-         ("das", "DAS", "adds how noise moves the words"),
-         ("default", "Default", "what classify uses for this model"))  # fmt: skip
 OPENED = "opened"
 """The id of the recording that `driftscore serve FILE` opened."""
 MAX_PLAYED_S = 60.0
+MAX_PLACES = 100
 MAX_EVENTS = 200
 MAX_EVENTS_OF_A_DAY = 20_000
 LEVEL_STEP_S = 300
 """Seconds of one point in a curve of levels."""
 RECENT_S = 30.0
 """Seconds after its end for which the label of an event counts as recent."""
-LISTENER_COMMANDS = [
-    'driftscore listen yard=mic --labels "siren, dog bark" --store events.db',
-    "driftscore serve --store events.db",
-]
 STATIC = Path(str(files("driftscore.service"))) / "static"
 TEXTS_PER_LABEL = 209
 """What DAS encodes for each label: its clean prompt and the noisy ones."""
@@ -74,24 +72,19 @@ _TYPES = {
 }
 """By the end of a file's name; not those of the system, which may differ."""
 
+_SIREN_LABELS = "siren, church bell, alarm clock, rain, speech, dog bark"
 EXAMPLES: list[Json] = [
-    {
-        "name": "street",
-        "title": "A street, 60 s",
-        "url": "/static/sounds/street.ogg",
-        "seconds": 60,
-        "labels": "siren, church bell, alarm clock, speech, dog bark",
-    },
-    {
-        "name": "siren",
-        "title": "A siren, 5 s",
-        "url": "/static/sounds/siren.ogg",
-        "seconds": 5,
-        "labels": "siren, church bell, alarm clock, rain, speech, dog bark",
-    },
+    {"name": "street", "seconds": 60, "labels": _SIREN_LABELS.replace(" rain,", "")},
+    {"name": "siren", "seconds": 5, "labels": _SIREN_LABELS},
 ]
 """Sounds that come with the page, the one that it begins with first; demo/make_sounds.py made them.
 """
+
+
+class Strict(BaseModel):
+    """Fields of a request, and no others."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 class PageMix(BaseModel):
@@ -102,26 +95,39 @@ class PageMix(BaseModel):
     snr_db: float | None = Field(None, allow_inf_nan=False)
 
 
+class Labels(Strict):
+    """The words of a visitor, and examples by label: ids of `/page/examples`."""
+
+    labels: list[str] = []
+    examples: dict[str, list[Annotated[str, Field(max_length=64)]]] = {}
+
+    def spec(self, *, rule: str = AUTO, raw: bool = False) -> HeadSpec:
+        """Return what the head of these labels is made of."""
+        examples = tuple((label, tuple(keys)) for label, keys in self.examples.items() if keys)
+        return HeadSpec(labels=tuple(self.labels), examples=examples, rule=rule, raw=raw)
+
+
+class ArchiveSearch(Labels):
+    """What to find in the archive, and how many places of each label."""
+
+    top: int = Field(20, ge=1, le=MAX_PLACES)
+
+
 class PlayedMix(PageMix):
     """What is played: a part of a recording, by default one window of the model."""
 
     seconds: float | None = Field(None, gt=0, le=MAX_PLAYED_S, allow_inf_nan=False)
 
 
-class LabelledMix(PageMix):
+class LabelledMix(Labels, PageMix):
     """Labels, and a part of a recording in noise."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    labels: list[str] = Field(min_length=1)
     right: str = ""
     """For a sweep: the label that counts as right; empty for the one that wins without noise."""
 
 
-class Verdict(BaseModel):
+class Verdict(Strict):
     """What a person says of an event; empty for a verdict that is taken back."""
-
-    model_config = ConfigDict(extra="forbid")
 
     verdict: Literal["right", "wrong", ""]
 
@@ -136,10 +142,8 @@ class ListedEvent(BaseModel):
     answer: str = ""
 
 
-class EventExport(BaseModel):
+class EventExport(Strict):
     """Events of one recording, to be written in a format of `driftscore detect`."""
-
-    model_config = ConfigDict(extra="forbid")
 
     file: str = Field(max_length=1000)
     format: Literal["csv", "audacity"]
@@ -174,147 +178,134 @@ async def about(state: State) -> Json:
         "model": backbone.name,
         "window_s": float(backbone.seconds),
         "noises": list(SYNTHETIC),
-        "rules": [
-            {
-                "name": name,
-                "title": title,
-                "summary": summary,
-            }
-            for name, title, summary in RULES
-        ],
-        "limits": {
-            "bytes": limits.body_bytes,
-            "seconds": limits.seconds,
-            "labels": min(limits.labels, limits.texts // TEXTS_PER_LABEL),
-            "label_length": limits.label_chars,
-            "minutes": round(state.clips.expiry_s / 60),
-        },
+        "limits": {**vars(limits), "labels": min(limits.labels, limits.texts // TEXTS_PER_LABEL)},
+        "minutes": round(state.clips.expiry_s / 60),
         "examples": EXAMPLES,
         "opened": "" if state.opened is None else state.opened.path.name,
+        "archive": "" if state.archive is None else state.archive.folder.name,
     }
 
 
 @routes.post("/page/clips")
-async def add(state: State, request: Request) -> Json:
+@queued
+def add(state: State, content: Body) -> Json:
     """Keep a recording, and return its id and pictures of it and of its loudest part."""
-    content = await request.body()
-
-    def answer() -> Json:
-        with at_field("sound"):
-            audio = state.decode(content)
-        window_s = state.embedder.backbone.seconds
-        start_s = loudest_start_s(audio, window_s)
-        return {
-            "id": state.clips.add(audio),
-            "seconds": audio.seconds,
-            "start_s": start_s,
-            "spectrogram": picture(part(audio, start_s, window_s)),
-            "overview": picture(audio) if audio.seconds > window_s else None,
-        }
-
-    return await state.run(answer)
+    with at_field("sound"):
+        audio = state.decode(content)
+    window_s = state.embedder.backbone.seconds
+    start_s = loudest_start_s(audio, window_s)
+    return {
+        "id": state.clips.add(audio, audio.samples.nbytes),
+        "seconds": audio.seconds,
+        "start_s": start_s,
+        "spectrogram": picture(part(audio, start_s, window_s)),
+        "overview": picture(audio) if audio.seconds > window_s else None,
+    }
 
 
-@routes.delete("/page/clips/{clip_id}", status_code=204)
-async def remove(state: State, clip_id: str) -> None:
-    """Forget a recording."""
-    state.clips.remove(clip_id)
+@routes.post("/page/examples")
+@queued
+def add_example(
+    state: State, content: Body, name: Annotated[str, Query(max_length=200)] = "an example"
+) -> Json:
+    """Embed a recording as an example of any label, and return its id."""
+    [(_, [key])] = state.heads.learn([("", name, content)])
+    return {"id": key}
 
 
 @routes.post("/page/clips/{clip_id}/rank")
-async def rank(state: State, clip_id: str, mix: LabelledMix) -> Json:
+@queued
+def rank(state: State, clip_id: str, mix: LabelledMix) -> Json:
     """Return the scores of a part in noise by each rule, and its spectrogram."""
-
-    def answer() -> Json:
-        with at_field("labels"):
-            heads = page_heads(state, mix.labels)
-            detector = state.heads.detector(HeadSpec(labels=tuple(mix.labels)), Detection())
-        begun = time.perf_counter()  # new words are encoded only once
-        audio = mixed(state, part_of(state, clip_id, mix.start_s), mix)
-        row = embed(state, [audio])
-        scores = {name: _rounded(one.head.scores(row)[0]) for name, one in heads.items()}
-        can_reject = detector.rules.prior is not None
-        return {
-            "labels": list(heads["default"].head.labels),
-            "rules": scores,
-            "fits": detector.label_or_none("", row[0]).fits if can_reject else None,
-            "unclear": heads["default"].summary.unclear,
-            "spectrogram": picture(audio),
-            "milliseconds": round(1000 * (time.perf_counter() - begun), 1),
-        }
-
-    return await state.run(answer)
+    with at_field("labels"):
+        heads = page_heads(state, mix)
+        detector = state.heads.detector(mix.spec(), Detection())
+    begun = time.perf_counter()  # new words are encoded only once
+    audio = mixed(state, part_of(state, clip_id, mix.start_s), mix)
+    row = embed(state, [audio])
+    scores = {name: _rounded(one.head.scores(row)[0]) for name, one in heads.items()}
+    can_reject = detector.rules.prior is not None
+    return {
+        "labels": list(heads["default"].head.labels),
+        "rules": scores,
+        "fits": detector.label_or_none("", row[0]).fits if can_reject else None,
+        "unclear": dict(heads["default"].unclear),
+        "unlike": heads["default"].summary.unlike,
+        "spectrogram": picture(audio),
+        "milliseconds": round(1000 * (time.perf_counter() - begun), 1),
+    }
 
 
 @routes.post("/page/clips/{clip_id}/sweep")
-async def swept(state: State, clip_id: str, mix: LabelledMix) -> Json:
-    """Return scores at falling SNRs, where each rule fails, and what the labels are made of."""
-
-    def answer() -> Json:
-        with at_field("labels"):
-            heads = page_heads(state, mix.labels)
-        default = heads["default"]
-        if mix.right and mix.right not in default.head.labels:
-            raise UsageError(
-                f"The label {mix.right!r} that counts as right is not one of the labels"
-            )
-        audio = part_of(state, clip_id, mix.start_s)
-        with at_field("noise"):
-            noise = noise_samples(state, mix.noise, len(audio.samples))
-        compiled = {name: one.head for name, one in heads.items()}
-        result = sweep(audio, noise, compiled, lambda parts: embed(state, parts), right=mix.right)
-        [texts] = compose([result.right]).labels
-        step = max(1, len(texts.noisy) // _SHOWN_PROMPTS)
-        return {
-            "labels": list(default.head.labels),
-            "snrs_db": [None, *SNRS_DB],
-            "rules": {name: list(map(_rounded, rows)) for name, rows in result.scores.items()},
-            "right": result.right,
-            "down_to_db": dict(result.down_to_db),
-            "why": {
-                "rule": default.summary.rule,
-                "reason": default.summary.why,
-                "prompt": texts.prompt,
-                "noisy_count": len(texts.noisy),
-                "noisy": texts.noisy[step // 2 :: step][:_SHOWN_PROMPTS],
-            },
-        }
-
-    return await state.run(answer)
+@queued
+def swept(state: State, clip_id: str, mix: LabelledMix) -> Json:
+    """Return scores at falling SNRs, and where each rule fails."""
+    with at_field("labels"):
+        heads = page_heads(state, mix)
+    default = heads["default"]
+    right = mix.right if mix.right in default.head.labels else ""
+    audio = part_of(state, clip_id, mix.start_s)
+    with at_field("noise"):
+        noise = noise_samples(state, mix.noise, len(audio.samples))
+    compiled = {name: one.head for name, one in heads.items()}
+    result = sweep(audio, noise, compiled, lambda parts: embed(state, parts), right=right)
+    return {
+        "labels": list(default.head.labels),
+        "snrs_db": [None, *SNRS_DB],
+        "rules": {name: list(map(_rounded, rows)) for name, rows in result.scores.items()},
+        "right": result.right,
+        "down_to_db": dict(result.down_to_db),
+        "why": {"rule": default.summary.rule, "reason": default.summary.why},
+    }
 
 
 @routes.post("/page/clips/{clip_id}/events")
-async def events(state: State, clip_id: str, mix: LabelledMix) -> Json:
+@queued
+def events(state: State, clip_id: str, mix: LabelledMix) -> Json:
     """Return the events of a complete recording, in noise if asked, and its spectrogram."""
-
-    def answer() -> Json:
-        with at_field("sound"):
-            audio = state.clips.get(clip_id)
-        audio = mixed(state, audio, mix)
-        with at_field("labels"):
-            detector = state.heads.detector(HeadSpec(labels=tuple(mix.labels)), Detection())
-        rows = [
-            {"label": e.label, "start_s": e.start_s, "end_s": e.end_s, "score": e.score}
-            for e in detector.events(audio)
-        ]
-        return {"spectrogram": picture(audio), "events": rows}
-
-    return await state.run(answer)
+    with at_field("sound"):
+        audio = state.clips.get(clip_id)
+    audio = mixed(state, audio, mix)
+    with at_field("labels"):
+        detector = state.heads.detector(mix.spec(), Detection())
+    rows = [
+        {"label": e.label, "start_s": e.start_s, "end_s": e.end_s, "score": e.score}
+        for e in detector.events(audio)
+    ]
+    return {"spectrogram": picture(audio), "events": rows}
 
 
 @routes.get("/page/clips/{clip_id}/sound")
-async def sound(state: State, clip_id: str, mix: Annotated[PlayedMix, Query()]) -> Response:
+@queued
+def sound(state: State, clip_id: str, mix: Annotated[PlayedMix, Query()]) -> Response:
     """Return a part in noise as a wav file, to be played."""
+    return wav(mixed(state, part_of(state, clip_id, mix.start_s, mix.seconds), mix))
 
-    def answer() -> bytes:
-        audio = mixed(state, part_of(state, clip_id, mix.start_s, mix.seconds), mix)
-        peak = float(np.abs(audio.samples).max())
-        samples = audio.samples * (_PEAK / peak) if peak > _PEAK else audio.samples
-        file = io.BytesIO()
-        soundfile.write(file, samples, audio.rate, format="WAV", subtype="PCM_16")
-        return file.getvalue()
 
-    return Response(await state.run(answer), media_type="audio/wav")
+@routes.post("/page/archive")
+@queued
+def find(state: State, body: ArchiveSearch) -> Json:
+    """Return the best places of the archive for each label."""
+    if (archive := state.archive) is None:
+        raise HTTPException(404, "The service was started without an archive")
+    with at_field("labels"):
+        head = state.heads.get(body.spec())
+        detector = state.heads.detector(body.spec(), Detection())
+    said = {"unclear": dict(head.unclear), "unlike": head.summary.unlike}
+    return {**archive.search(detector, body.top), **said}
+
+
+@routes.get("/page/archive/{key}/sound")
+@queued
+def place(state: State, key: str, part: Annotated[PlayedMix, Query()]) -> Response:
+    """Return a part of a recording that was found, as a wav file."""
+    backbone, audio = state.embedder.backbone, None
+    if state.archive is not None:
+        seconds = part.seconds or backbone.seconds
+        audio = state.archive.part(key, part.start_s, seconds, backbone.rate)
+    if audio is None:
+        raise HTTPException(404, "The recording of this place is not on this server")
+    return wav(audio)
 
 
 @routes.post("/page/export")
@@ -326,64 +317,65 @@ async def export(body: EventExport) -> Response:
 
 
 @routes.get("/page/opened")
-async def opened(state: State) -> Json:
+@queued
+def opened(state: State) -> Json:
     """Return the recording that the service was started with, and its events."""
     if (recording := state.opened) is None:
         raise HTTPException(404, "The service was started without a recording")
-
-    def answer() -> Json:
-        return {
-            "id": OPENED,
-            "name": recording.path.name,
-            "seconds": recording.seconds,
-            "overview": _drawn(recording.overview()),
-            "labels": recording.labels,
-            "events": recording.events(),
-        }
-
-    return await state.run(answer)
+    return {
+        "id": OPENED,
+        "name": recording.path.name,
+        "seconds": recording.seconds,
+        "overview": _drawn(recording.overview()),
+        "labels": recording.labels,
+        "events": recording.events(),
+    }
 
 
 @routes.post("/page/opened/events/{number}/review")
-async def review_opened(state: State, number: int, body: Verdict) -> Json:
+def review_opened(state: State, number: int, body: Verdict) -> Json:
     """Keep what a person says of an event of the recording that was opened."""
-    if state.opened is None or not await to_thread(state.opened.answer, number, body.verdict):
+    if state.opened is None or not state.opened.answer(number, body.verdict):
         raise HTTPException(404, f"No event has the number {number}")
     return {"id": number, "verdict": body.verdict}
 
 
 @routes.get("/page/live")
-async def live(state: State, day: date | None = None, label: str = "", source: str = "") -> Json:
+def live(state: State, day: date | None = None, label: str = "", source: str = "") -> Json:
     """Return what the live tab shows of a day, by default today."""
     now = datetime.now().astimezone()
-    return await to_thread(live_view, state.events, now, day=day, label=label, source=source)
+    return live_view(state.events, now, day=day, label=label, source=source)
 
 
 @routes.get("/page/live/events/{event_id}/clip")
-async def clip(state: State, event_id: int) -> FileResponse:
+def clip(state: State, event_id: int) -> FileResponse:
     """Return the audio of an event."""
-    path = None if state.events is None else await to_thread(state.events.clip, event_id)
-    if path is None:
+    if state.events is None or (path := state.events.clip(event_id)) is None:
         raise HTTPException(404, "There is no clip of this event")
     return FileResponse(path, media_type="audio/flac")
 
 
 @routes.post("/page/live/events/{event_id}/review")
-async def review(state: State, event_id: int, body: Verdict) -> Json:
+def review(state: State, event_id: int, body: Verdict) -> Json:
     """Keep what a person says of an event."""
-    if state.events is None:
-        raise HTTPException(404, "No listener is connected to this service")
-    if not await to_thread(state.events.review, event_id, body.verdict):
+    if state.events is None or not state.events.review(event_id, body.verdict):
         raise HTTPException(404, f"No event has the id {event_id}")
     return {"id": event_id, "verdict": body.verdict}
 
 
-def page_heads(state: ServiceState, labels: Sequence[str]) -> dict[str, CompiledHead]:
+def wav(audio: Audio) -> Response:
+    """Return samples as a wav file, to be played."""
+    peak = float(np.abs(audio.samples).max())
+    samples = audio.samples * (_PEAK / peak) if peak > _PEAK else audio.samples
+    file = io.BytesIO()
+    soundfile.write(file, samples, audio.rate, format="WAV", subtype="PCM_16")
+    return Response(file.getvalue(), media_type="audio/wav")
+
+
+def page_heads(state: ServiceState, labels: Labels) -> dict[str, CompiledHead]:
     """Return the heads of the three rules by name; all but the default with their own scores."""
-    specs = {
-        name: HeadSpec(labels=tuple(labels), rule=name, raw=True) for name in ("cosine", "das")
-    }
-    specs["default"] = HeadSpec(labels=tuple(labels))
+    specs = {name: labels.spec(rule=name, raw=True) for name in ("cosine", "das")}
+    specs["default"] = labels.spec()
     return {name: state.heads.get(spec) for name, spec in specs.items()}
 
 
@@ -401,10 +393,7 @@ def at_field(field: str) -> Iterator[None]:
         headers = {**(error.headers or {}), "X-Field": field}
         raise HTTPException(error.status_code, error.detail, headers) from error
     except DriftscoreError as error:
-        status = next((code for kind, code in STATUSES.items() if isinstance(error, kind)), None)
-        if status is None:
-            raise
-        raise HTTPException(status, str(error), {"X-Field": field}) from error
+        raise HTTPException(status_of(error), str(error), {"X-Field": field}) from error
 
 
 def part_of(
@@ -467,10 +456,10 @@ def live_view(
 ) -> Json:
     """Return what the live tab shows: sources, the events of a day, and when they happened.
 
-    Without a listener these are the commands that start one. Times have the zone of this machine.
+    Times have the zone of this machine.
     """
     if store is None:
-        return {"available": False, "commands": LISTENER_COMMANDS}
+        return {"available": False}
     now = now.astimezone()
     day = day or now.date()
     midnight = datetime.combine(day, datetime.min.time()).astimezone()

@@ -70,27 +70,34 @@ class OpenedRecording:
 
     def part(self, start_s: float, seconds: float, rate: int) -> Audio:
         """Return a part at a sample rate, moved back at the end of the recording."""
-        with soundfile.SoundFile(self._readable) as sound:
-            length = round(seconds * sound.samplerate)
-            latest = max(0, sound.frames - length)
-            sound.seek(min(max(0, round(start_s * sound.samplerate)), latest))
-            samples = sound.read(length, dtype="float32", always_2d=True).mean(axis=1)
-            native = sound.samplerate
-        return read_blocks((native, iter([samples])), rate=rate, name=self.path.name)
+        return read_part(self._readable, start_s, seconds, rate)
 
     def overview(self) -> Picture:
         """Return a spectrogram of a short piece of each of its columns."""
-        with soundfile.SoundFile(self._readable) as sound:
-            rate, length = sound.samplerate, round(_GLIMPSE_S * sound.samplerate)
-            if sound.frames <= MAX_COLUMNS * length:
-                return spectrogram(
-                    Audio(sound.read(dtype="float32", always_2d=True).mean(axis=1), rate)
-                )
-            pieces = []
-            for column in range(MAX_COLUMNS):
-                sound.seek(
-                    min(int((column + 0.5) / MAX_COLUMNS * sound.frames), sound.frames - length)
-                )
-                pieces.append(sound.read(length, dtype="float32", always_2d=True).mean(axis=1))
+        rate = soundfile.info(self._readable).samplerate
+        if self.seconds <= MAX_COLUMNS * _GLIMPSE_S:
+            return spectrogram(self.part(0.0, self.seconds, rate))
+        starts = (np.arange(MAX_COLUMNS) + 0.5) / MAX_COLUMNS * self.seconds
+        pieces = [self.part(start, _GLIMPSE_S, rate).samples for start in starts.tolist()]
         drawn = spectrogram(Audio(np.concatenate(pieces), rate))
         return Picture(drawn.levels, self.seconds, drawn.low_hz, drawn.high_hz)
+
+
+def read_part(path: Path, start_s: float, seconds: float, rate: int) -> Audio:
+    """Return a part of a file at a sample rate, moved back at its end."""
+    try:
+        with soundfile.SoundFile(path) as sound:
+            native, length = sound.samplerate, round(seconds * sound.samplerate)
+            sound.seek(min(max(0, round(start_s * native)), max(0, sound.frames - length)))
+            samples = sound.read(length, dtype="float32", always_2d=True).mean(axis=1)
+    except soundfile.LibsndfileError:  # ffmpeg reads it from its beginning
+        with native_blocks(path) as (native, blocks):
+            first, last = round(start_s * native), round((start_s + seconds) * native)
+            parts, at = [np.zeros(0, np.float32)], 0
+            for block in blocks:
+                parts.append(block[max(0, first - at) : max(0, last - at)])
+                at += len(block)
+                if at >= last:
+                    break
+        samples = np.concatenate(parts)
+    return read_blocks((native, iter([samples])), rate=rate, name=path.name)

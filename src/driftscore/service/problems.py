@@ -2,7 +2,7 @@
 
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from fastapi import Request
@@ -17,6 +17,7 @@ from driftscore.service.uploads import NAME
 from driftscore.service.work import BusyError
 
 Content = TypeVar("Content", bound=BaseModel)
+Given = TypeVar("Given")
 
 
 class Problem(BaseModel):
@@ -25,7 +26,7 @@ class Problem(BaseModel):
     error: str = Field(description="What is wrong, what was given and what to do, in words.")
 
 
-STATUSES = {LimitError: 413, AudioError: 422, UsageError: 400}
+_STATUSES = {LimitError: 413, AudioError: 422, UsageError: 400}
 """The status of each kind of error; the first that fits. Every other error is one of ours: 500."""
 _MEANINGS = {
     400: "The request is wrong; the message says how.",
@@ -50,6 +51,11 @@ def problem(status: int, message: str, headers: Mapping[str, str] | None = None)
     return JSONResponse({"error": message}, status, dict(headers or {}))
 
 
+def status_of(error: DriftscoreError) -> int:
+    """Return the status with which an error is answered."""
+    return next((code for kind, code in _STATUSES.items() if isinstance(error, kind)), 500)
+
+
 async def handle(_: Request, error: Exception) -> JSONResponse:
     """Return the answer for an error of a route."""
     return answer_of(error)
@@ -66,16 +72,15 @@ def answer_of(error: Exception) -> JSONResponse:
     if isinstance(error, HTTPException):
         return problem(error.status_code, str(error.detail), error.headers)
     if isinstance(error, DriftscoreError):
-        status = next((code for kind, code in STATUSES.items() if isinstance(error, kind)), 500)
-        return problem(status, str(error).replace("<audio>", NAME))
+        return problem(status_of(error), str(error).replace("<audio>", NAME))
     traceback.print_exception(error, file=sys.stderr)
     return problem(500, "An unexpected error in driftscore; the log of the service has it")
 
 
-def parse(model: type[Content], values: object) -> Content:
-    """Return values of a request in the form that a model describes."""
+def parse(validate: Callable[[Given], Content], values: Given) -> Content:
+    """Return values of a request as a model validates them."""
     try:
-        return model.model_validate(values)
+        return validate(values)
     except ValidationError as error:
         raise HTTPException(422, _in_words(error.errors())) from error
 

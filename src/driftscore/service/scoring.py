@@ -21,26 +21,32 @@ from driftscore.service.bodies import read_upload
 from driftscore.service.heads import HeadSpec
 from driftscore.service.problems import documented, parse
 from driftscore.service.state import State
+from driftscore.service.uploads import SOUND
 from driftscore.text.presets import AUTO, DEFAULT_PRESET
 from driftscore.text.prompts import split_labels
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class ClassifyChoices(BaseModel):
-    """The labels of a request, how they are scored, and what is reported."""
+class HeadChoices(BaseModel):
+    """How labels are scored."""
 
     model_config = ConfigDict(extra="forbid")
+
+    rule: str = Field(default=AUTO, description="How labels are scored: see /v1/rules.")
+    preset: str = Field(default=DEFAULT_PRESET, description="A paper's settings, by name.")
+    prompt: str = Field(default="", description="The clean prompt, with {c} for the label.")
+    raw: bool = Field(default=False, description="Raw scores of the rule, also with a threshold.")
+
+
+class ClassifyChoices(HeadChoices):
+    """The labels of a request, how they are scored, and what is reported."""
 
     labels: list[str] = Field(
         default=[], description='The sounds to look for; each may hold several: "dog bark, siren".'
     )
     head: str = Field(default="", description="The id of a head, in place of labels and rule.")
-    rule: str = Field(default=AUTO, description="How labels are scored: see /v1/rules.")
     setting: list[str] = Field(default=[], description="A setting of the rule, as in beta=0.3.")
-    preset: str = Field(default=DEFAULT_PRESET, description="A paper's settings, by name.")
-    prompt: str = Field(default="", description="The clean prompt, with {c} for the label.")
-    raw: bool = Field(default=False, description="Raw scores of the rule, also with a threshold.")
     threshold: Finite | None = Field(
         default=None, description="Report every label with at least this score as present."
     )
@@ -67,15 +73,16 @@ class ClassifyChoices(BaseModel):
             if len(values) > 1 and not listed:
                 raise UsageError(f"The option {name[:40]!r} is given {len(values)} times")
             options[name] = values if listed else values[0]
-        return parse(ClassifyChoices, options)
+        return parse(ClassifyChoices.model_validate, options)
 
-    def spec(self) -> HeadSpec:
+    def spec(self, examples: tuple[tuple[str, tuple[str, ...]], ...]) -> HeadSpec:
         """Return what the head is made of."""
         if self.head:
-            if self.labels or self.setting or self.prompt or self.raw or self.rule != AUTO:
+            own = (self.labels, examples, self.setting, self.prompt, self.raw, self.rule != AUTO)
+            if any(own):
                 raise UsageError("A head has its labels and its rule in it; give only one of both")
             return HeadSpec.of_id(self.head)
-        if not self.labels:
+        if not self.labels and not examples:
             raise UsageError('No labels given; name the sounds: labels="dog bark, siren"')
         settings = []
         for pair in self.setting:
@@ -86,8 +93,8 @@ class ClassifyChoices(BaseModel):
                 )
             settings.append((name.strip(), value.strip()))
         same = self.model_dump(include={"rule", "preset", "prompt", "raw"})
-        labels = split_labels(",".join(self.labels))
-        return HeadSpec(labels=labels, settings=tuple(settings), **same)
+        labels = split_labels(",".join(self.labels)) if self.labels else ()
+        return HeadSpec(labels=labels, examples=examples, settings=tuple(settings), **same)
 
 
 class ScoredLabel(BaseModel):
@@ -128,24 +135,21 @@ class Classification(BaseModel):
         description="Labels that the model does not understand, what it takes them for and better "
         "wordings; empty if there are none."
     )
+    unlike: list[str] = Field(description="Examples that do not resemble the others, in words.")
 
 
-_SOUND = {"schema": {"type": "string", "format": "binary"}}
 _FORM = {
     "type": "object",
     "required": ["file"],
-    "properties": {
-        "file": {"type": "string", "format": "binary"},
-        "labels": {"type": "string", "description": "As in the query."},
-    },
-    "description": "The recording, and any of the query's options as fields.",
+    "properties": {"file": SOUND["schema"], "labels": {"type": "string"}},
+    "additionalProperties": {"type": "string"},
+    "description": "The recording, any of the query's options as fields, and examples of labels "
+    "as files that are called `examples:LABEL`; those of `examples:not` are of no label.",
 }
 _BODY = {
     "required": True,
     "content": {
-        "audio/wav": _SOUND,
-        "audio/flac": _SOUND,
-        "application/octet-stream": _SOUND,
+        **dict.fromkeys(("audio/wav", "audio/flac", "application/octet-stream"), SOUND),
         "multipart/form-data": {"schema": _FORM},
     },
 }
@@ -161,16 +165,16 @@ routes = APIRouter(prefix="/v1", tags=["classification"])
 async def classify(
     state: State, request: Request, response: Response, query: Annotated[ClassifyChoices, Query()]
 ) -> Classification:
-    """Label a recording: wav, flac, ogg, opus, mp3, aiff, au, caf or w64."""
+    """Label a recording in any format that `driftscore classify` reads, by words and examples."""
     state.check_admission()
-    content, fields = await read_upload(request)
+    content, fields, examples = await read_upload(request, max_examples=state.limits.inputs)
     choices = query.with_fields(fields)
-    spec = choices.spec()
     name = state.name_request("/v1/classify", response)
 
     def answer() -> Classification:
         """Decode, embed, score, and record what is decided."""
         one_by_one = choices.threshold is not None
+        spec = choices.spec(state.heads.learn(examples))
         compiled = state.heads.get(spec.model_copy(update={"one_by_one": one_by_one}))
         audio = state.decode(content)
         [embedded] = state.embedder.embed([audio])
@@ -218,6 +222,7 @@ async def classify(
             head=spec.id,
             seconds=audio.seconds,
             unclear=summary.unclear,
+            unlike=summary.unlike,
         )
 
     return await state.run(answer)

@@ -7,6 +7,7 @@ from driftscore.backbones import DEFAULT_BACKBONE
 from driftscore.decisions import DecisionStore
 from driftscore.embedder import Embedder
 from driftscore.errors import UsageError
+from driftscore.service.page_archive import OpenedArchive
 from driftscore.service.page_opened import OpenedRecording
 
 DEFAULT_HOST = "127.0.0.1"
@@ -28,7 +29,7 @@ class Limits:
         labels: the most labels of a request.
         label_chars: the longest label, prompt template or text.
         texts: the most texts that a head is made of: 209 per label with the rule das, else few.
-        inputs: the most recordings or texts of a request for embeddings.
+        inputs: the most recordings or texts of a request for embeddings, and examples of a head.
         subscribers: the most clients that follow live events at the same time.
 
     """
@@ -64,6 +65,7 @@ class ServiceSettings:
         event_store: where live events are read from; None for nowhere.
         audit: where decisions are recorded; None for nowhere.
         opened: a recording that the page shows with its events; None for none.
+        archive: windows that the page searches; None for none.
 
     """
 
@@ -76,6 +78,7 @@ class ServiceSettings:
     event_store: DecisionStore | None = None
     audit: DecisionStore | None = None
     opened: OpenedRecording | None = None
+    archive: OpenedArchive | None = None
 
     def __post_init__(self) -> None:
         token = self.token

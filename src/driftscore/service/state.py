@@ -5,9 +5,10 @@ the service is alive but not ready, and work is refused with the time after whic
 """
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import wraps
 from threading import Thread
-from typing import Annotated, TypeVar
+from typing import Annotated, ParamSpec, TypeVar, cast
 
 from fastapi import Depends, Request, Response
 
@@ -17,11 +18,12 @@ from driftscore.engines.protocol import thread_count
 from driftscore.errors import DriftscoreError
 from driftscore.service import uploads
 from driftscore.service.heads import PROBE, HeadCache
-from driftscore.service.page_clips import ClipStore
+from driftscore.service.memory import MemoryStore
 from driftscore.service.settings import ServiceSettings
 from driftscore.service.work import BusyError, WorkQueue
 from driftscore.text.cache import MemoryTextCache
 
+Arguments = ParamSpec("Arguments")
 Outcome = TypeVar("Outcome")
 
 
@@ -29,13 +31,10 @@ class ServiceState:
     """The shared objects of one running service."""
 
     def __init__(self, settings: ServiceSettings) -> None:
-        self.limits = settings.limits
-        self.events = settings.event_store
-        """Where live events are read from."""
-        self.audit = settings.audit
-        """Where decisions are recorded."""
-        self.opened = settings.opened
-        """The recording that the page shows with its events."""
+        self.limits, self.audit = settings.limits, settings.audit
+        self.events, self.opened, self.archive = (
+            settings.event_store, settings.opened, settings.archive,
+        )  # fmt: skip
         embedder = settings.backbone
         if not isinstance(embedder, Embedder):
             embedder = Embedder(embedder, text_cache=False)
@@ -44,7 +43,9 @@ class ServiceState:
         self.embedder = embedder
         self.heads = HeadCache(embedder, settings)
         """Of label sets; used only in a thread of `run`."""
-        self.clips = ClipStore()
+        self.clips = MemoryStore[Audio](
+            "recording", max_count=32, max_bytes=256_000_000, expiry_s=30 * 60.0
+        )
         """Recordings of the page."""
         self.work = WorkQueue(workers=thread_count(embedder.threads), waiting=settings.queue)
         self.subscribers = 0
@@ -72,6 +73,8 @@ class ServiceState:
         def load() -> None:
             try:
                 self.embedder.start()
+                if self.archive is not None:
+                    self.archive.check(self.embedder.backbone)
                 self.heads.get(PROBE)  # the text side as well
                 self.loaded = True
             except DriftscoreError as error:
@@ -124,3 +127,25 @@ async def service_state(request: Request) -> ServiceState:
 
 State = Annotated[ServiceState, Depends(service_state)]
 """The parameter by which a route gets the state of its service."""
+
+
+async def admitted_body(request: Request) -> bytes:
+    """Return the body of a request; it is not read while the service is not ready or too busy."""
+    state: ServiceState = request.app.state.service
+    state.check_admission()
+    return await request.body()
+
+
+Body = Annotated[bytes, Depends(admitted_body)]
+"""The parameter by which a route gets the body of its request."""
+
+
+def queued(route: Callable[Arguments, Outcome]) -> Callable[Arguments, Awaitable[Outcome]]:
+    """Run a route in a thread of the queue; it has the parameter `state`."""
+
+    @wraps(route)
+    async def run(*values: Arguments.args, **named: Arguments.kwargs) -> Outcome:
+        state = cast(ServiceState, named["state"])
+        return await state.run(lambda: route(*values, **named))
+
+    return run

@@ -8,72 +8,62 @@ what was decoded so far after every block, since a header may lie.
 import base64
 import binascii
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-import numpy as np
 from starlette.exceptions import HTTPException
 
 from driftscore.audio.decoding import DecodingBounds, UnknownFormatError, decoded
-from driftscore.audio.recordings import Audio, Samples, read_blocks
-from driftscore.errors import AudioError, DriftscoreError, UsageError
+from driftscore.audio.recordings import Audio, read_blocks
+from driftscore.errors import AudioError, DriftscoreError, LimitError, UsageError
 from driftscore.service.settings import Limits
 
 NAME = "The recording"
-_SIGNS = (b"RIFF", b"RIFX", b"RF64", b"riff", b"fLaC", b"OggS", b"FORM", b".snd", b"caff", b"ID3")
-"""First bytes of wav, w64, flac, ogg and opus, aiff, au, caf, and mp3 with a tag."""
 FORMATS = "wav, flac, ogg, opus, mp3, aiff, au, caf or w64"
 """What is read without ffmpeg."""
 
 
-def is_sound(content: bytes) -> bool:
-    """Return whether the first bytes are those of a format that libsndfile reads."""
-    if content.startswith(_SIGNS):
-        return True
-    return len(content) > 1 and content[0] == 0xFF and content[1] & 0xE0 == 0xE0  # an mp3 frame
+SOUND = {"schema": {"type": "string", "format": "binary"}}
+"""A sound file in the OpenAPI document."""
 
 
-def decode(content: bytes, *, rate: int, limits: Limits) -> Audio:
-    """Return the mono samples of a sound file at `rate`, the same as those of the file on disk."""
+def decode(content: bytes, *, rate: int | None, limits: Limits, name: str = NAME) -> Audio:
+    """Return the mono samples of a sound file at `rate`, the same as those of the file on disk.
+
+    Without a rate it is the file's own. Messages call the file `name`.
+    """
     if not content:
-        raise AudioError("The body is empty; send the bytes of a sound file")
-    others = shutil.which("ffmpeg") is not None
-    unknown = HTTPException(
-        415,
-        f"The body is not a sound file in a known format: send {FORMATS}"
-        + (
-            ", or another one that ffmpeg reads" if others else "; others need ffmpeg on the server"
-        ),
-    )
-    if not others and not is_sound(content):
-        raise unknown
+        raise AudioError(f"{name} is empty; send the bytes of a sound file")
     bounds = DecodingBounds(limits.seconds, limits.decoded_bytes)
     try:
-        with decoded(content, name=NAME, bounds=bounds) as (native, blocks):
-            return read_blocks((native, _sounding(blocks)), rate=rate, name=NAME)
+        with decoded(content, name=name, bounds=bounds) as (native, blocks):
+            audio = read_blocks((native, blocks), rate=rate, name=name)
     except UnknownFormatError as error:
-        raise error if is_sound(content) else unknown from error
+        more = "that ffmpeg reads" if shutil.which("ffmpeg") else "if ffmpeg is installed there"
+        text = f"{name} is not a sound file in a known format: send {FORMATS}, or another {more}"
+        raise HTTPException(415, text) from error
     except DriftscoreError:
         raise
     except Exception as error:  # of a decoder that met something it did not expect
-        raise AudioError(f"{NAME} cannot be read: {type(error).__name__}") from error
+        raise AudioError(f"{name} cannot be read: {type(error).__name__}") from error
+    if not audio.samples.any():
+        raise AudioError(f"{name} is silent: every sample is zero")
+    return audio
 
 
-def _sounding(blocks: Iterator[Samples]) -> Iterator[Samples]:
-    """Yield the blocks of a recording; one of nothing but silence is refused before it costs more.
-
-    Hours of silence fit into a few kilobytes, and resampling them would be most of the work.
-    """
-    silent: list[int] = []
-    for block in blocks:
-        if not block.any():
-            silent.append(len(block))
-            continue
-        yield from (np.zeros(length, np.float32) for length in silent)
-        yield block
-        yield from blocks
-        return
-    if sum(silent):
-        raise AudioError(f"{NAME} is silent: every sample is zero")
+def decode_several(
+    files: Iterable[tuple[str, bytes]], *, rate: int | None, limits: Limits
+) -> Iterator[Audio]:
+    """Yield recordings, given with their names, that are within the limit of seconds together."""
+    seconds = 0.0
+    for name, content in files:
+        audio = decode(content, rate=rate, limits=limits, name=name)
+        seconds += audio.seconds
+        if seconds > limits.seconds:
+            raise LimitError(
+                f"The recordings are longer than {limits.seconds:g} s together, the most that is "
+                "allowed; send fewer at a time"
+            )
+        yield audio
 
 
 def of_base64(text: str) -> bytes:

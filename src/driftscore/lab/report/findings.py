@@ -1,20 +1,18 @@
-"""What the rows say, in sentences and small tables: rivals first, then gains and advice.
+"""What the rows say, in sentences and small tables: rivals first, then gains.
 
 A rival is any rule, plain cosine among them, whose mean over the noisy conditions of a dataset and
 model is above that of DAS with the paper's settings.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from driftscore.lab.conditions import CLEAN, COSINE
 from driftscore.lab.metrics import Interval
 from driftscore.lab.report.headings import heading, main_results, needs_in_words, ordered
-from driftscore.lab.report.page import Line, Table, interval, plain, signed
-from driftscore.lab.report.results import Alignment, Results, Scene, mean
-
-MIN_GAIN = 0.5  # points: a smaller gain is called small
+from driftscore.lab.report.page import Line, Table, interval, plain
+from driftscore.lab.report.results import Results, Scene, mean
 
 
 @dataclass(frozen=True)
@@ -143,42 +141,6 @@ def gain_table(results: Results) -> Table:
     return Table("gains", "DAS over cosine at each SNR", columns, lines, note)
 
 
-def class_tables(results: Results) -> list[Table]:
-    """Return the gains by class as a table; none without a single-label dataset."""
-    gains = results.class_gains
-    if not gains:
-        return []
-    labels = dict.fromkeys(label for by_class in gains.values() for label in by_class)
-    first = next(iter(gains.values()))
-    lines = []
-    for label in sorted(labels, key=lambda name: -first.get(name, -math.inf)):
-        cells = [signed(by_class.get(label, math.nan)) for by_class in gains.values()]
-        lines.append(Line((label, *cells)))
-    columns = ("Class", *(f"{dataset}, {backbone}" for dataset, backbone in gains))
-    return [Table("classes", "Gain of DAS over cosine by class", columns, lines, collapsed=True)]
-
-
-def rows_table(results: Results) -> Table:
-    """Return every result with its gain, its interval and its size."""
-    lines = []
-    for r in results.all:
-        s, c = r.scoring, r.condition
-        settings = [f"β {s.beta:g}"] if s.beta is not None else []
-        settings += [value for value in (s.pack, s.direction, s.reference) if value]
-        size = f"{r.mixes} of {r.clips} clips" if r.mixes != r.clips else f"{r.clips} clips"
-        cells = (
-            c.dataset, c.backbone, c.noise or "", c.mixing or "", c.snr, heading(s.name),
-            ", ".join(settings), f"{r.value:.2f}", r.metric, interval(r.gain), size,
-            str(r.failed or ""),
-        )  # fmt: skip
-        lines.append(Line(cells))
-    columns = (
-        "Dataset", "Backbone", "Noise", "Mixing", "SNR", "Rule", "Settings", "Value", "Metric",
-        "over cosine, 95 %", "Mixes", "Failed",
-    )  # fmt: skip
-    return Table("rows", f"All {len(lines):,} results", columns, lines, collapsed=True)
-
-
 def failure_tables(results: Results) -> list[Table]:
     """Return the clips and rows that failed as a table; none if there are none."""
     cells = [(condition.title, clip, why) for condition, clip, why in results.store.failures()]
@@ -197,48 +159,3 @@ def beta_gains(results: Results, scene: Scene) -> dict[float, Interval]:
         if gain := results.compare((r.condition, r.scoring, COSINE) for r in rows):
             gains[beta] = gain
     return gains
-
-
-def advice(results: Results) -> list[str]:
-    """Return a sentence for each dataset and model: whether DAS helps, and with which beta."""
-    das = results.das()
-    sentences = []
-    for scene in results.scenes:
-        what = " with ".join(scene)
-        gains = [r.gain for r in results.in_noise(scene, das) if not math.isnan(r.gain.difference)]
-        if by_beta := beta_gains(results, scene):
-            alignment = results.alignment(das, dataset=scene[0], backbone=scene[1])
-            sentences.append(advise(by_beta, alignment, what=what))
-        elif gains:  # mAP has no interval over several conditions
-            average = mean(gain.difference for gain in gains)
-            better, worse = sum(g.low > 0 for g in gains), sum(g.high < 0 for g in gains)
-            half = len(gains) / 2
-            verdict = "helps" if better > half else "hurts" if worse > half else "is unclear"
-            sentences.append(
-                f"For ranking {what} (mAP), DAS {verdict}: {average:+.1f} points on average over "
-                f"{len(gains)} noisy conditions, clearly better in {better}, clearly worse in "
-                f"{worse}."
-            )
-    return sentences
-
-
-def advise(gains: Mapping[float, Interval], alignment: Alignment | None, *, what: str) -> str:
-    """Return a sentence that says whether DAS helps, and with which beta."""
-    beta, best = max(gains.items(), key=lambda pair: pair[1].difference)
-    measured = f"{best.difference:+.1f} points, 95 % interval {best.low:+.1f} to {best.high:+.1f}"
-    if best.low > 0 and best.difference >= MIN_GAIN:
-        verdict = f"Use DAS for {what}: with beta {beta:g} it gains {measured} over cosine."
-    elif best.low > 0:
-        verdict = f"DAS helps {what} by little: {measured} over cosine at its best beta, {beta:g}."
-    elif best.high < 0:
-        verdict = f"Stay with cosine for {what}: every beta loses, the best ({measured}) too."
-    else:
-        verdict = f"For {what} there is no clear gain: the best beta, {beta:g}, gives {measured}."
-    if len(gains) > 1 and best.low > 0:
-        verdict += " The best of several betas is an optimistic choice; check it on other clips."
-    if alignment is not None:
-        verdict += (
-            f" Text and audio drift agree in direction for {alignment.positive:.0%} of classes "
-            f"(mean cosine {alignment.mean:+.2f})."
-        )
-    return verdict

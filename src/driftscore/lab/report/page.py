@@ -63,14 +63,6 @@ class Paragraph:
 
 
 @dataclass(frozen=True)
-class Tiles:
-    """A few figures in large print: value, description, uncertainty."""
-
-    tiles: tuple[tuple[str, str, str], ...]
-    kind: ClassVar = "tiles"
-
-
-@dataclass(frozen=True)
 class Figure:
     """A drawing (SVG) with its caption."""
 
@@ -80,7 +72,7 @@ class Figure:
     kind: ClassVar = "figure"
 
 
-Part = Paragraph | Tiles | Figure | Table
+Part = Paragraph | Figure | Table
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from driftscore.errors import StoreError, UsageError
 from driftscore.lab.conditions import COSINE
 from driftscore.lab.report import detections, findings
 from driftscore.lab.report.figures import detection_figure, figures
-from driftscore.lab.report.page import Paragraph, Part, Section, Tiles, interval, write_page
+from driftscore.lab.report.page import Paragraph, Part, Section, write_page
 from driftscore.lab.report.results import Results
 from driftscore.lab.report.tables import all_tables
 from driftscore.lab.runs.store import Store
@@ -97,16 +97,14 @@ def sections(results: Results) -> list[Section]:
     above += [findings.rival_table(rivals)] if rivals else []
 
     gains: tuple[Part, ...] = (origin, findings.gain_table(results), *figures(results))
+    failures = findings.failure_tables(results)
     tables: tuple[Part, ...] = (Paragraph((_TABLES,)), origin, *all_tables(results))
-    rows: tuple[Part, ...] = (origin, findings.rows_table(results))
     return [
-        Section("What beats DAS", (*above, Tiles(tuple(_tiles(results))))),
+        Section("What beats DAS", tuple(above)),
         Section("Every rule in noise", (origin, findings.overview_table(results))),
-        Section("What DAS gains", (*gains, *findings.class_tables(results))),
-        Section("Advice", (Paragraph(tuple(findings.advice(results))),)),
+        Section("What DAS gains", gains),
         Section("The paper's tables with our rows", tables),
-        Section("Every result", (*rows, *findings.failure_tables(results))),
-        Section("How it was made", (Paragraph(tuple(_method(results))),)),
+        Section("How it was made", (Paragraph(tuple(_method(results))), *failures)),
     ]
 
 
@@ -130,27 +128,14 @@ def event_section(
     return Section("Events in long recordings", tuple(parts))
 
 
-def _tiles(results: Results) -> Iterator[tuple[str, str, str]]:
-    das = results.das()
-    for scene in results.scenes if das else []:
-        rows = results.in_noise(scene, das)
-        gain = results.difference([(r.condition, r.scoring, COSINE) for r in rows])
-        if gain:
-            metric = rows[0].metric
-            what = f"points of {metric} by DAS over cosine in noise: {scene[0]}, {scene[1]}"
-            within = f"95 % interval {interval(gain).partition(' ')[2]}"
-            yield f"{gain.difference:+.1f}", what, within
-    mixes = sum(r.mixes for r in results.all if r.scoring == COSINE)
-    failed = len(results.store.failures())
-    yield f"{len(results.rows):,}", "rows", f"{len(results.errors)} with an error"
-    yield f"{mixes:,}", "mixes embedded", f"{failed} clips could not be used"
-
-
 def _method(results: Results) -> Iterator[str]:
     for (name, command), content in results.store.all_json("grids").items():
         title = content.get("title")
         titled = f" ({title})" if isinstance(title, str) else ""
         yield f"Grid {name}{titled}: `{command}`, then `driftscore lab report`."
+    failed, errors = len(results.store.failures()), len(results.errors)
+    yield f"{len(results.rows):,} rows, {errors} with an error; {failed} clips could not be used."
+    yield "Every row with its interval: `driftscore lab export rows.csv`."
     sizes = {(r.condition.dataset, r.clips) for r in results.all}
     clips = ", ".join(f"{dataset} {clips} clips" for dataset, clips in sorted(sizes))
     seeds = sorted({s for r in results.rows if (s := r.cell.condition.seed) is not None})

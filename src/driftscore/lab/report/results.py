@@ -1,4 +1,4 @@
-"""Rows pooled over seeds: a value, its gain over cosine, and the interval of that gain.
+"""Rows pooled over seeds and draws: a value, its gain over cosine, and the interval of that gain.
 
 A pooled result is one scoring in one condition whatever its seed. Accuracy is over all mixes; mAP
 ranks all mixes together. Intervals are paired bootstraps that resample event clips, with all mixes
@@ -8,7 +8,7 @@ of a clip together. Values are percentages and gains percentage points, as in th
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import msgspec
@@ -99,7 +99,8 @@ class Results:
             truth = self._truths.get(row.cell.condition.set_name)
             if truth is not None and fits(store, row, truth):
                 self.rows.append(row)
-                self._groups[row.cell.condition.pooled, row.cell.scoring].append(row)
+                scoring = replace(row.cell.scoring, draw=0)
+                self._groups[row.cell.condition.pooled, scoring].append(row)
             else:
                 problem = "its outcomes or scores are not those of its clips"
                 store.damage[f"row {row.cell.key}"] = problem

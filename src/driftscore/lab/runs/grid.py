@@ -4,6 +4,11 @@
     snrs = ["clean", 10, 0]        backbones = ["mini"]        rules = ["cosine", "das"]
     betas = [0.25]                 packs = ["das52"]           directions = ["mean"]
     references = ["prompt"]        seeds = [0]                 limit = 0
+    examples = [0, 3]              draws = [0, 1]
+
+`examples` are clips of each label that rules learn from besides its words (0: only words), `draws`
+which random choices of them; `[examples_from]` names, for each dataset, the dataset that they are
+drawn from, with other recordings of the same labels.
 
 `[homes]` says where a corpus is stored; a name of one's own that has a home is a folder of clips
 (`folder`) or of noise (`recorded`), or a corpus of another module: "module:attribute".
@@ -29,6 +34,7 @@ from driftscore.errors import FormatError, unknown
 from driftscore.lab.conditions import CLEAN, Condition, Scoring, clean_condition, join_keys
 from driftscore.lab.corpora.folders import is_reference
 from driftscore.lab.runs.scorings import Facts, Value, scorings_of, uses_calibration
+from driftscore.scoring.examples import SETTINGS as EXAMPLE_SETTINGS
 from driftscore.storage.checked import FilledText, Text, decode, parse
 from driftscore.storage.files import is_file, read_text
 
@@ -44,6 +50,8 @@ DEFAULTS: Mapping[str, tuple[Value, ...]] = {
     "directions": ("mean",),
     "references": ("prompt",),
     "seeds": (0,),
+    "examples": (0,),
+    "draws": (0,),
 }
 _BlockFile = msgspec.defstruct(
     "_BlockFile",
@@ -55,6 +63,7 @@ _GridFile = msgspec.defstruct(
     [
         ("title", Text, ""),
         ("homes", dict[str, FilledText], {}),
+        ("examples_from", dict[str, FilledText], {}),
         ("at_hand", list[FilledText], []),
         ("block", list[_BlockFile], []),  # type: ignore[valid-type]
     ],
@@ -86,6 +95,7 @@ class Grid:
     title: str
     blocks: tuple[Block, ...]
     homes: Mapping[str, str] = field(default_factory=dict)
+    examples_from: Mapping[str, str] = field(default_factory=dict)
 
     def names(self, axis: str) -> list[str]:
         """Return the values of an axis over all blocks as text, each once."""
@@ -151,7 +161,8 @@ def make_grid(
         }
     except RuntimeError as error:  # ~name of a user that does not exist
         raise FormatError(f"The grid {name}: homes must be folders: {error}") from error
-    return Grid(name, data.get("title", name), tuple(blocks), homes)
+    examples_from = data.get("examples_from", {})
+    return Grid(name, data.get("title", name), tuple(blocks), homes, examples_from)
 
 
 def groups(grid: Grid, facts: Facts = _NO_FACTS) -> Iterator[tuple[Condition, list[Scoring]]]:
@@ -211,14 +222,20 @@ def _block_groups(block: Block, facts: Facts) -> Iterator[tuple[Condition, list[
         data = facts.data.get(f"{dataset}/{block.limit}", "")
         model = facts.models.get(backbone, "")
         digest = facts.calibrations.get(backbone)  # empty for a model that has no calibration
-        applying = {
-            noise: [
-                replace(scoring, calibration=digest or "") if uses_calibration(scoring) else scoring
-                for scoring in some
-                if digest != "" or not uses_calibration(scoring)
-            ]
-            for noise, some in scorings.items()
-        }
+        examples_from, examples_data = facts.examples.get(dataset, ("", ""))
+        applying: dict[str | None, list[Scoring]] = {noise: [] for noise in scorings}
+        for noise, some in scorings.items():
+            for scoring in some:
+                if digest == "" and uses_calibration(scoring):
+                    continue
+                if uses_calibration(scoring):
+                    scoring = replace(scoring, calibration=digest or "")
+                if scoring.examples:
+                    scoring = replace(
+                        scoring, examples_from=examples_from, examples_data=examples_data,
+                        calibration=f"{digest or 'none'}; {EXAMPLE_SETTINGS}",
+                    )  # fmt: skip
+                applying[noise].append(scoring)
         if CLEAN in block.axes["snrs"] and applying[None]:
             yield clean_condition(dataset, data, block.limit, backbone, model), applying[None]
         axes = product(block.names("noises"), block.names("mixings"), block.axes["seeds"], snrs)

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from driftscore.embedder import Embedder
 from driftscore.errors import DriftscoreError, StoreError
-from driftscore.lab.conditions import Cell, Condition, Scoring
+from driftscore.lab.conditions import Cell, Condition, Scoring, clean_condition
 from driftscore.lab.corpora.about import Clip
 from driftscore.lab.corpora.datasets import find_dataset
 from driftscore.lab.runs import embedding, events, mixes, scoring
@@ -50,6 +50,15 @@ class Job:
         dataset, limit = self.condition.dataset, self.condition.limit
         return clips_of(dataset, self.homes.get(dataset), limit)
 
+    @property
+    def examples(self) -> "Job | None":
+        """The clean clips that the job's examples are drawn from, as a job; None without any."""
+        drawn = next((s for s in self.scorings if s.examples), None)
+        if drawn is None:
+            return None
+        c, source = self.condition, (drawn.examples_from, drawn.examples_data)
+        return replace(self, condition=clean_condition(*source, 0, c.backbone, c.model))
+
     def embedder(self) -> Embedder:
         """Return the embedder of the job's model."""
         return embedder_of(self.condition.backbone, self.condition.model)
@@ -76,7 +85,12 @@ def perform(job: Job) -> Entries:
     if embeddings is None:
         raise StoreError(f"The embeddings of {condition.title} cannot be read from the store")
     model = job.embedder().backbone
-    data = scoring.ConditionData(files, condition, truth, model, embeddings)
+    examples = None
+    if job.examples is not None:
+        examples_truth = Truth.of(*job.examples.clips())
+        rows = embedding.load_embeddings(files, job.examples.condition, examples_truth.ids)
+        examples = None if rows is None else (examples_truth, rows)
+    data = scoring.ConditionData(files, condition, truth, model, embeddings, examples)
     # A run may have been killed after it embedded: the failures are in the embeddings.
     entries.failures += [(condition, clip, why) for clip, why in embeddings.failures.items()]
     entries.values.append(("sets", (condition.set_name,), asdict(truth)))
@@ -111,9 +125,11 @@ def parts_of(job: Job) -> Iterator[Job]:
     clean_pool = [s for s in scorings if needs_of(s) & Needs.POOL and supplied_setting(s) != "pool"]
     if not condition.clean and (clean_pool or any(s.direction for s in scorings)):
         conditions[condition.without_noise] = False
+    if job.examples is not None:
+        conditions[job.examples.condition] = False
     for read, backgrounds in conditions.items():
         part = replace(job, kind="embed", condition=read, scorings=(), backgrounds=backgrounds)
-        for chunk, clips in enumerate(embedding.chunk_sizes(len(job.clips()[0]))):
+        for chunk, clips in enumerate(embedding.chunk_sizes(len(part.clips()[0]))):
             yield replace(part, chunk=chunk, weight=clips)
     part = replace(job, kind="anchors", condition=condition.without_noise, scorings=(), weight=100)
     for anchors in sorted({(str(s.anchors), s.anchors_data) for s in scorings if s.anchors}):
@@ -135,6 +151,7 @@ def start_run(run: str) -> None:
     clips_of.cache_clear()
     embedder_of.cache_clear()
     mixes.meter.cache_clear()
+    scoring.load_calibration.cache_clear()
 
 
 @lru_cache(maxsize=4)

@@ -121,7 +121,10 @@ def _homes(grid: Grid) -> dict[str, str]:
     """Return where every corpus is stored, so that each worker uses the same folder."""
     homes = dict(grid.homes)
     corpora: list[tuple[str, Dataset | Noise]] = [
-        *((name, find_dataset(name, homes.get(name))) for name in grid.names("datasets")),
+        *(
+            (name, find_dataset(name, homes.get(name)))
+            for name in (*grid.names("datasets"), *grid.examples_from.values())
+        ),
         *((name, find_noise(name, homes.get(name))) for name in grid.names("noises")),
     ]
     for name, corpus in corpora:

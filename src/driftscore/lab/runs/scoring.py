@@ -3,7 +3,8 @@
 A rule is given what it needs: `noise` is 200 excerpts of the noise corpus, `pool` the clean clips
 of the same dataset, `background` the background that was mixed into each clip. A variant is given
 `background` as the environment of each clip in words, or as `pool` the noisy clips of the other
-folds. Scores are those by which labels are compared; the variant `standardised` standardises them.
+folds. Examples are clean clips of another dataset, given to `Classifier.fit`. Scores are those by
+which labels are compared; the variant `standardised` standardises them.
 Where a head applies to some clips only (one environment, one fold, one clip), it is compiled for
 each such group.
 
@@ -18,12 +19,14 @@ import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from driftscore.backbones import Backbone
 from driftscore.backbones.vectors import VANISHING, Matrix, Scores, Vector
+from driftscore.classifier import Classifier
 from driftscore.errors import DriftscoreError, StoreError, UsageError
 from driftscore.lab import metrics
 from driftscore.lab.conditions import COSINE, Cell, Condition, Row, Scoring, Stamp, generator
@@ -47,15 +50,18 @@ from driftscore.scoring.calibration import Calibration
 from driftscore.scoring.head import Head
 from driftscore.scoring.rules import NOISY_PROMPTS, Needs, compile_head
 from driftscore.text.cache import TextCache, TextEncoder
-from driftscore.text.presets import DEFAULT_PRESET, load_preset
-from driftscore.text.prompts import compose
+from driftscore.text.presets import DEFAULT_PRESET, PromptSettings, load_preset
+from driftscore.text.prompts import compose, words
 from driftscore.version import __version__
 
 MAX_TEXTS = 100_000  # some 200 MB
 
 Indices = NDArray[np.intp]
 
+MAX_HEADS = 200
+
 _texts: dict[tuple[str, str], Vector] = {}  # by model and text
+_learnt: dict[tuple[str, str, str], Head] = {}  # by model, dataset and scoring
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +73,8 @@ class ConditionData:
     truth: Truth
     backbone: Backbone
     embeddings: ConditionEmbeddings
+    examples: tuple[Truth, ConditionEmbeddings] | None = None
+    """The clean clips that examples are drawn from."""
 
     @property
     def usable(self) -> Indices:
@@ -75,11 +83,8 @@ class ConditionData:
 
     def bank(self, scoring: Scoring) -> ClassBank:
         """Return the bank of a scoring: with noisy prompts only if its rule needs them."""
-        prompts = load_preset().prompts.changed(
-            pack=scoring.pack, direction=scoring.direction, reference=scoring.reference
-        )
         noisy = bool(needs_of(scoring) & NOISY_PROMPTS)
-        texts = compose(self.truth.labels, prompts, noisy=noisy)
+        texts = compose(self.truth.labels, _prompts(scoring), noisy=noisy)
         with warnings.catch_warnings():
             # A class whose drift vanishes gets no bonus, which is visible in the report.
             warnings.simplefilter("ignore", VanishingDriftWarning)
@@ -90,6 +95,19 @@ class ConditionData:
     def clean_embeddings(self) -> ConditionEmbeddings | None:
         """The embeddings of the same clips without noise, if they are stored."""
         return load_embeddings(self.files, self.condition.without_noise, self.truth.ids)
+
+
+@lru_cache(maxsize=2)
+def load_calibration(file: str) -> Calibration:
+    """Return a calibration, whose statistics are computed once per process."""
+    return Calibration.load(file)
+
+
+def _prompts(scoring: Scoring) -> PromptSettings:
+    """Return how the prompts of a scoring are composed."""
+    return load_preset().prompts.changed(
+        pack=scoring.pack, direction=scoring.direction, reference=scoring.reference
+    )
 
 
 class _RememberingEncoder(TextEncoder):
@@ -196,6 +214,14 @@ def drift_cosines(
 
 def _heads(data: ConditionData, scoring: Scoring) -> Iterator[tuple[Indices, Head]]:
     """Yield clips, and the head that applies to them."""
+    if scoring.examples:
+        key = (data.condition.model, data.condition.set_name, scoring.key)
+        if key not in _learnt:  # the same head at every SNR
+            if len(_learnt) > MAX_HEADS:
+                _learnt.clear()
+            _learnt[key] = _learnt_head(data, scoring)
+        yield data.usable, _learnt[key]
+        return
     needs, supplied = needs_of(scoring), supplied_setting(scoring)
     settings = settings_of(scoring)
     if needs & Needs.NOISE:
@@ -208,7 +234,7 @@ def _heads(data: ConditionData, scoring: Scoring) -> Iterator[tuple[Indices, Hea
     file, standardised = data.backbone.calibration_file, supplied == "calibration"
     calibration = None
     if file is not None and uses_calibration(scoring):
-        calibration = Calibration.load(file)
+        calibration = load_calibration(file)
     bank = data.bank(scoring)
 
     def compiled(**supplied: object) -> Head:
@@ -245,6 +271,38 @@ def _heads(data: ConditionData, scoring: Scoring) -> Iterator[tuple[Indices, Hea
         yield data.usable, compiled(pool=clean.rows[clean.usable])
     else:
         yield data.usable, compiled()
+
+
+def _learnt_head(data: ConditionData, scoring: Scoring) -> Head:
+    """Return the head of words and one draw of examples: that of a `Classifier` fitted to them."""
+    if data.examples is None:
+        raise UsageError(f"{scoring.examples_from} is not embedded, which has the examples")
+    truth, embeddings = data.examples
+    file = data.backbone.calibration_file
+    labels = [words(label) for label in data.truth.labels]
+    drawn, y = list[int](), list[str]()
+    for label in labels:
+        clips = [
+            clip
+            for clip in np.flatnonzero(embeddings.usable)
+            if [words(truth.labels[number]) for number in truth.classes[clip]] == [label]
+        ]
+        rng = generator("examples", scoring.examples_from, label, scoring.draw)
+        chosen = rng.permutation(clips)[: scoring.examples].tolist()
+        drawn += chosen
+        y += [label] * len(chosen)
+    classifier = Classifier(
+        labels,
+        backbone=data.backbone,
+        rule=scoring.rule,
+        settings=settings_of(scoring),
+        prompts=_prompts(scoring),
+        calibration=file if file is None else load_calibration(file),
+        progress=False,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about single words and examples: of all, rows tell
+        return classifier.fit(embeddings.rows[drawn], y).head_
 
 
 def _grouped(names: Sequence[Hashable], usable: Indices) -> Iterator[tuple[Hashable, Indices]]:

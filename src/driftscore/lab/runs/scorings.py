@@ -2,7 +2,8 @@
 
 A rule says itself what it needs, and that decides which axes of a grid apply to it: `betas` if it
 has the setting `beta`; `packs` if it reads the noisy prompts; `directions` and `references` if it
-reads the drifts; the noise corpus if it is given noise recordings.
+reads the drifts; the noise corpus if it is given noise recordings; `examples` and `draws` if it
+needs neither recordings nor a variant.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ class Facts:
     """What the names of a grid stand for: digests and counts; empty before the check.
 
     `data`, `clips` and `hours` (of timed datasets) are by "dataset/limit", the others by name;
+    `examples` is the dataset that the examples of each dataset come from, and its digest;
     `calibrations` is by backbone, and empty for one that comes without a calibration. `corpora` are
     the datasets and noises in words, `missing` is what a planned run would lack.
     """
@@ -34,6 +36,7 @@ class Facts:
     clips: dict[str, int] = field(default_factory=dict)
     calibrations: dict[str, str] = field(default_factory=dict)
     hours: dict[str, float] = field(default_factory=dict)
+    examples: dict[str, tuple[str, str]] = field(default_factory=dict)
     corpora: dict[str, str] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 
@@ -89,19 +92,26 @@ def scorings_of(axes: GridAxes, noise: str | None, facts: Facts) -> list[Scoring
             continue
         drifts = bool(rule.needs & Needs.DRIFTS)
         corpora = ([noise] if noise else axes["noises"]) if rule.needs & Needs.NOISE else [None]
+        learns = not variant and not rule.needs & (Needs.NOISE | Needs.POOL | Needs.BACKGROUND)
+        examples = [
+            (int(count), int(draw))
+            for count in (axes["examples"] if learns else [0])
+            for draw in (axes["draws"] if count else [0])
+        ]
         combinations = product(
             axes["betas"] if "beta" in rule.parameters else [None],
             axes["packs"] if rule.needs & NOISY_PROMPTS else [None],
             axes["directions"] if drifts else [None],
             axes["references"] if drifts else [None],
             corpora,
+            examples,
         )
-        for beta, *texts in combinations:
+        for beta, *texts, (count, draw) in combinations:
             pack, direction, reference, corpus = (None if t is None else str(t) for t in texts)
             scoring = Scoring(
                 rule_name, variant, None if beta is None else float(beta),
                 pack, facts.packs.get(str(pack), ""), direction, reference,
-                corpus, facts.noise.get(str(corpus), ""),
+                corpus, facts.noise.get(str(corpus), ""), examples=count, draw=draw,
             )  # fmt: skip
             scorings[scoring] = None
     return list(scorings)

@@ -64,6 +64,17 @@ def check(grid: Grid, *, plan: bool = False) -> Facts:
                 with _noted(absent):
                     clips = _note_dataset(name, dataset, home, block.limit, facts, plan=plan)
                     labels[name] = dataset.labels(home) if clips else ()
+                if any(block.axes["examples"]):
+                    source = grid.examples_from.get(name)
+                    if source is None or dataset.about.timed:
+                        raise UsageError(
+                            f"The grid has examples: [examples_from] must name the dataset of the "
+                            f"examples of {name}, and {name} must be one of clips, not of events"
+                        )
+                    other = find_dataset(source, grid.homes.get(source))
+                    with _noted(absent):
+                        _note_dataset(source, other, grid.homes.get(source), 0, facts, plan=plan)
+                    facts.examples[name] = (source, facts.data.get(f"{source}/0", ""))
                 one_fold = len({clip.fold for clip in clips}) == 1
                 for rule in block.names("rules"):
                     with _noted(problems):
@@ -140,9 +151,12 @@ def check_values(block: Block) -> list[str]:
                 problems.append(f"{requirement}, got {value!r}")
     if any(snr != CLEAN for snr in axes["snrs"]) and not axes["noises"]:
         problems.append("There are SNRs but no noises; name a noise, or use only the SNR 'clean'")
-    for seed in axes["seeds"]:
-        if not isinstance(seed, int) or abs(seed) >= 2**63:
-            problems.append(f"A seed must be an integer, got {seed!r}")
+    for axis in ("seeds", "examples", "draws"):
+        for value in axes[axis]:
+            if not isinstance(value, int) or abs(value) >= 2**63:
+                problems.append(f"{axis} must be integers, got {value!r}")
+            elif axis != "seeds" and value < 0:
+                problems.append(f"{axis} must not be negative, got {value!r}")
     for axis, choices in _CHOICES.items():
         for value in block.names(axis):
             if value not in choices:

@@ -50,10 +50,12 @@ export const get = async (path) => (await request(path)).json();
 export const post = async (path, json) => (await request(path, { method: "POST", json })).json();
 export const bytes = async (path) => (await request(path)).arrayBuffer();
 
-export async function upload(blob) {
+const send = async (path, blob) => {
   const headers = { "Content-Type": "application/octet-stream" };
-  return (await request("/page/clips", { method: "POST", body: blob, headers })).json();
-}
+  return (await request(path, { method: "POST", body: blob, headers })).json();
+};
+export const upload = (blob) => send("/page/clips", blob);
+export const uploadExample = (file) => send(`/page/examples?${new URLSearchParams({ name: file.name.slice(-200) })}`, file);
 
 // Runs one call at a time and, when it is done, only the newest of those that came meanwhile: a
 // slider that is dragged never builds up a queue, and the last position always gets its answer.

@@ -1,26 +1,31 @@
-// The page: two tabs, and a field for the token where the server needs one.
+// The page: its tabs, and a field for the token where the server needs one.
 
 import { html, render, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { get, keepToken } from "./api.js";
 import { readLink } from "./link.js";
 import { Live } from "./live.js";
+import { Search } from "./search.js";
 import { Try } from "./try.js";
 
-const TABS = [["try", "Try"], ["live", "Live"]];
+const TABS = { try: "Try", live: "Live", search: "Search" };
+const FOOTERS = {
+  try: (about) => `Recordings stay in the memory of this server until they are unused for ${about?.minutes ?? 30} minutes. Nothing is stored, nothing is sent elsewhere.`,
+  live: () => "Events and verdicts are kept in the store of the listener, on this server. Nothing is sent elsewhere.",
+  search: () => "The archive and its recordings stay on this server. Nothing is stored, nothing is sent elsewhere.",
+};
 
-function Tabs({ tab, onTab }) {
+function Tabs({ names, tab, onTab }) {
   const buttons = useRef({});
   const typed = (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;
-    const names = TABS.map(([name]) => name);
     const next = names[(names.indexOf(tab) + step + names.length) % names.length];
     onTab(next);
     buttons.current[next].focus();
   };
   return html`<div class="tabs" role="tablist" aria-label="Views" onKeyDown=${typed}>
-    ${TABS.map(([name, title]) => html`<button key=${name} id=${`tab-${name}`} ref=${(node) => { buttons.current[name] = node; }} type="button" role="tab"
-      aria-selected=${tab === name} aria-controls="panel" tabindex=${tab === name ? 0 : -1} onClick=${() => onTab(name)}>${title}</button>`)}
+    ${names.map((name) => html`<button key=${name} id=${`tab-${name}`} ref=${(node) => { buttons.current[name] = node; }} type="button" role="tab"
+      aria-selected=${tab === name} aria-controls="panel" tabindex=${tab === name ? 0 : -1} onClick=${() => onTab(name)}>${TABS[name]}</button>`)}
   </div>`;
 }
 
@@ -37,9 +42,11 @@ function Token({ onToken }) {
 
 function App() {
   const [link] = useState(readLink);
-  const [tab, setTab] = useState(link.tab);
+  const [chosen, setTab] = useState(link.tab);
   const [about, setAbout] = useState(null);
   const [problem, setProblem] = useState(null);
+  const names = Object.keys(TABS).filter((name) => name !== "search" || about?.archive);
+  const tab = names.includes(chosen) ? chosen : about?.archive ? "search" : "try";
   const load = async () => {
     try {
       setAbout(await get("/page/about"));
@@ -50,6 +57,8 @@ function App() {
     }
   };
   useEffect(() => {
+    const ignore = (event) => event.preventDefault(); // a file beside a card would replace the page
+    for (const kind of ["dragover", "drop"]) window.addEventListener(kind, ignore);
     if (link.token) {
       keepToken(link.token);
       const rest = new URLSearchParams(location.hash.slice(1));
@@ -59,23 +68,22 @@ function App() {
     load();
   }, []);
   useEffect(() => {
-    if (tab === "live") history.replaceState(null, "", "#tab=live");
-  }, [tab]);
+    if (about && tab !== "try") history.replaceState(null, "", `#tab=${tab}`);
+  }, [tab, about !== null]);
   const main = about
-    ? html`<${Try} about=${about} link=${link} hidden=${tab !== "try"} /><${Live} hidden=${tab !== "live"} />`
+    ? html`<${Try} about=${about} link=${link} hidden=${tab !== "try"} /><${Live} hidden=${tab !== "live"} />
+      ${about.archive && html`<${Search} about=${about} hidden=${tab !== "search"} />`}`
     : problem?.status === 401
       ? html`<${Token} onToken=${(token) => { keepToken(token); load(); }} />`
       : html`<p class="notice" role="alert">${problem ? problem.message : ""}</p>`;
   return html`
     <header class="top"><div>
       <h1><img src="/static/icon.svg" alt="" width="28" height="28" />driftscore</h1>
-      <${Tabs} tab=${tab} onTab=${setTab} />
+      <${Tabs} names=${names} tab=${tab} onTab=${setTab} />
       <p class="model">${about ? html`model <strong>${about.model}</strong>` : "\u00a0"}</p>
     </div></header>
     <main><div id="panel" role="tabpanel" aria-labelledby=${`tab-${tab}`}>${main}</div></main>
-    <footer>${tab === "live"
-      ? "Events and verdicts are kept in the store of the listener, on this server. Nothing is sent elsewhere."
-      : `Recordings stay in the memory of this server until they are unused for ${about ? about.limits.minutes : 30} minutes. Nothing is stored, nothing is sent elsewhere.`}</footer>`;
+    <footer>${FOOTERS[tab](about)}</footer>`;
 }
 
 render(html`<${App} />`, document.getElementById("page"));

@@ -2,6 +2,7 @@
 // line where the rule fails, and the SNR of the slider. Noise grows to the right, as on the slider.
 
 import { html, useEffect, useRef } from "./vendor/htm-preact.js";
+import { RULES } from "./rankings.js";
 import { signed } from "./words.js";
 
 const HEIGHT = 190;
@@ -124,9 +125,9 @@ function Chart({ sweep, rule, title, snr, onSnr }) {
   return html`<div class="chart" ref=${box} role="img" aria-label=${title}></div>`;
 }
 
-export function Charts({ rules, sweep, downTo, snr, onSnr }) {
+export function Charts({ sweep, downTo, snr, onSnr }) {
   return html`<div class="three charts">
-    ${rules.map((rule) => html`<figure key=${rule.name}>
+    ${RULES.map((rule) => html`<figure key=${rule.name}>
       <figcaption><strong>${rule.title}</strong> <span>score in units of cosine</span></figcaption>
       ${sweep
         ? html`<${Chart} sweep=${sweep} rule=${rule.name} snr=${snr} onSnr=${onSnr}

@@ -8,8 +8,8 @@ export function readLink() {
   const snr = Number(given.get("snr") ?? "");
   const values = Object.fromEntries(FIELDS.map((name) => [name, given.get(name) ?? ""]));
   const valid = given.get("snr") && Number.isFinite(snr) && snr >= -20 && snr <= 20;
-  return { ...values, snr: valid ? Math.round(snr) : null, tab: given.get("tab") === "live" ? "live" : "try",
-           token: given.get("token") ?? "" };
+  const first = FIELDS.some((name) => given.has(name)) ? "try" : ""; // else the page chooses
+  return { ...values, snr: valid ? Math.round(snr) : null, tab: given.get("tab") ?? first, token: given.get("token") ?? "" };
 }
 
 export function writeLink(values) {

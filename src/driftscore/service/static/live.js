@@ -1,7 +1,8 @@
 // The tab "Live": sources, the events of a day with a verdict on each, and when they happened.
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
-import { bytes, get, post } from "./api.js";
+import { get, post } from "./api.js";
+import { usePlayer } from "./player.js";
 import { follow } from "./stream.js";
 import { signed } from "./words.js";
 
@@ -11,6 +12,8 @@ const TOGETHER_MS = 250; // events that come together are read together
 const HOURS = Array.from({ length: 24 }, (_, hour) => hour);
 const time = (iso) => iso.slice(11, 19); // the clock of the place, as it was recorded
 const PLACES = [["label", "word", "words"], ["source", "source", "names"]]; // what events are filtered by
+const START = `driftscore listen yard=mic --labels "siren, dog bark" --store events.db
+driftscore serve --store events.db`;
 const two = (value) => String(value).padStart(2, "0");
 
 // Levels come once per interval: a source without one for three intervals has gone without a word.
@@ -241,48 +244,21 @@ export function Live({ hidden }) {
     }
     verdicts.current += 1;
   };
-  const [playing, setPlaying] = useState(null);
-  const player = useRef(null);
-  const turns = useRef(0);
-  const silenced = () => {
-    turns.current += 1;
-    if (player.current) {
-      player.current.pause();
-      URL.revokeObjectURL(player.current.src);
-      player.current = null;
-    }
-    setPlaying(null);
+  const player = usePlayer();
+  const onPlay = (event) => {
+    const said = (text) => setProblems((old) => ({ ...old, [event.id]: text }));
+    said("");
+    player.play(`/page/live/events/${encodeURIComponent(event.id)}/clip`, event.id, 0, (reason) => said(`The clip cannot be played: ${reason}`));
   };
-  const onPlay = async (event) => {
-    const stops = playing === event.id;
-    silenced();
-    if (stops) return;
-    setPlaying(event.id);
-    turns.current += 1;
-    const turn = turns.current;
-    try {
-      const content = await bytes(`/page/live/events/${encodeURIComponent(event.id)}/clip`);
-      if (turn !== turns.current) return; // stopped, or another clip, meanwhile
-      const sound = new Audio(URL.createObjectURL(new Blob([content], { type: "audio/flac" })));
-      player.current = sound;
-      sound.onended = silenced;
-      await sound.play();
-      setProblems((old) => ({ ...old, [event.id]: "" }));
-    } catch (error) {
-      if (turn !== turns.current) return; // its end was asked for
-      silenced();
-      setProblems((old) => ({ ...old, [event.id]: `The clip cannot be played: ${error.message}` }));
-    }
-  };
-  useEffect(() => { if (hidden) silenced(); }, [hidden]);
+  useEffect(() => { if (hidden) player.halt(); }, [hidden]);
   if (hidden) return html`<div hidden></div>`;
   if (!view) return html`<div class="live"><p class="notice" role="alert">${problem || "Loading\u2026"}</p></div>`;
   if (!view.available) {
     return html`<div class="live"><section class="card blank"><h2>No listener yet</h2>
       <p>This tab shows what a listener finds: its sources, the events of a day, and when they happened. Start one, and give its store to the service:</p>
-      <pre><code>${view.commands.join("\n")}</code></pre></section></div>`;
+      <pre><code>${START}</code></pre></section></div>`;
   }
   return html`<div class="live">
     <${Sources} sources=${view.sources} now=${Date.now() + view.ahead} link=${problem && link.connected ? { connected: false, text: problem } : link} /><${Heatmap} hours=${view.hours} hour=${view.day === view.today ? Number(view.now.slice(11, 13)) : -1} />
-    <${Review} view=${view} playing=${playing} onVerdict=${onVerdict} onPlay=${onPlay} onQuery=${onQuery} problems=${problems} /></div>`;
+    <${Review} view=${view} playing=${player.what} onVerdict=${onVerdict} onPlay=${onPlay} onQuery=${onQuery} problems=${problems} /></div>`;
 }

@@ -4,12 +4,18 @@
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 import { signed } from "./words.js";
 
+export const RULES = [
+  { name: "cosine", title: "Cosine", summary: "plain similarity of sound and words" },
+  { name: "das", title: "DAS", summary: "adds how noise moves the words" },
+  { name: "default", title: "Default", summary: "what classify uses for this model" },
+];
 const ROW_PX = 34;
 const PHONE = matchMedia("(max-width: 760px)");
 const mostRows = () => (PHONE.matches ? 4 : 8);
 const fewestRows = () => (PHONE.matches ? 4 : 6); // of an empty ranking too: nothing moves when it fills
 
 const number = (score) => signed(score.toFixed(3));
+const LOW_COSINE = 0.2; // the bars of smaller scores are not filled
 
 function shareOf(score, [low, high]) {
   return high > low ? Math.max(0, Math.min(1, (score - low) / (high - low))) : 0;
@@ -50,24 +56,25 @@ function Placeholder() {
 }
 
 // What the default rule says of a recording or a part: the words that fit, or none of them.
-export function Fits({ answer, rule, part, reading }) {
+export function Fits({ answer, part, reading }) {
   if (!answer) return html`<div class="fits"><p class="headline">${reading ? "Reading the words\u2026" : "\u00a0"}</p></div>`;
-  const scores = answer.rules[rule.name];
+  const scores = answer.rules.default;
   const order = answer.labels.map((_, i) => i).sort((a, b) => scores[b] - scores[a] || a - b);
   const fitting = answer.fits ? order.filter((i) => answer.fits[i]) : order.slice(0, 1);
-  const high = Math.max(5, ...scores);
+  const range = [Math.min(0, ...scores), Math.max(LOW_COSINE, ...scores)];
+  const verdict = !answer.fits ? `comes closest in this ${part}` : `${fitting.length > 1 ? "fit" : "fits"} this ${part}`;
   return html`<div class="fits">
     <p class="headline" aria-live="polite">${fitting.length ? fitting.map((i) => answer.labels[i]).join(", ") : "None of these"}</p>
-    <p class="hint">${fitting.length ? `fits this ${part} best` : `No word fits this ${part}: each scores as it does on other sounds.`}</p>
-    <ol>${order.slice(0, mostRows()).map((i) => html`<li key=${answer.labels[i]} class=${fitting.includes(i) ? "right" : ""}>
-      <span class="label">${answer.labels[i]}</span><span class="score">${number(scores[i], rule)}</span>
-      <span class="track"><span class="fill" style=${{ transform: `scaleX(${shareOf(scores[i], rule.standardised ? [0, high] : [Math.min(...scores), Math.max(...scores)])})` }}></span></span></li>`)}</ol>
+    <p class="hint">${fitting.length ? verdict : `No word fits this ${part}: each scores as it does on other sounds.`}</p>
+    <ol aria-label="Cosine of the sound and each word">${order.slice(0, mostRows()).map((i) => html`<li key=${answer.labels[i]} class=${fitting.includes(i) ? "right" : ""}>
+      <span class="label">${answer.labels[i]}</span><span class="score">${number(scores[i])}</span>
+      <span class="track"><span class="fill" style=${{ transform: `scaleX(${shareOf(scores[i], range)})` }}></span></span></li>`)}</ol>
     <p class="more">${order.length > mostRows() ? `and ${order.length - mostRows()} more` : ""}</p>
   </div>`;
 }
 
 // answer: {labels, rules: {name: scores}}; ranges: {name: [lowest, highest]} for the bars.
-export function Rankings({ rules, answer, ranges, right, onRight, downTo }) {
+export function Rankings({ answer, ranges, right, onRight, downTo }) {
   const [, setPhone] = useState(PHONE.matches);
   useEffect(() => {
     const changed = () => setPhone(PHONE.matches);
@@ -75,7 +82,7 @@ export function Rankings({ rules, answer, ranges, right, onRight, downTo }) {
     return () => PHONE.removeEventListener("change", changed);
   }, []);
   return html`<div class="three">
-    ${rules.map((rule) => html`<section key=${rule.name} aria-labelledby=${`rule-${rule.name}`}>
+    ${RULES.map((rule) => html`<section key=${rule.name} aria-labelledby=${`rule-${rule.name}`}>
       <header class="rule">
         <h3 id=${`rule-${rule.name}`}>${rule.title}</h3>
         <p>${rule.summary}</p>

@@ -62,7 +62,7 @@ export function Sound({ examples, clip, busy, problem, playing, onSound, onExamp
         : clip ? html`<strong>${clip.name}</strong> \u00b7 ${clock(clip.seconds)}` : "Drop a recording anywhere on this card, or try an example:"}</p>
       <div class="row examples">
         ${examples.map((example) => html`<button key=${example.name} type="button" class="quiet" disabled=${busy}
-          onClick=${() => onExample(example)}>${example.title}</button>`)}
+          onClick=${() => onExample(example)}>A ${example.name}, ${example.seconds} s</button>`)}
       </div>
       <p class="problem" role="alert">${problem || recorder.state.problem}</p>
     </section>`;

@@ -1,16 +1,18 @@
 // The tab "Try": a recording, words, and where they are in it; noise and other rules on request.
 
 import { html, useEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
-import { ServerError, bytes, get, newest, open, post, upload } from "./api.js";
+import { get, newest, open, post, upload } from "./api.js";
 import { Charts } from "./chart.js";
 import { EventBars, EventList, keyOf } from "./events.js";
+import { Words, useExamples } from "./labels.js";
 import { writeLink } from "./link.js";
 import { Noise } from "./noise.js";
-import { Fits, Rankings } from "./rankings.js";
+import { usePlayer } from "./player.js";
+import { Fits, RULES, Rankings } from "./rankings.js";
 import { Sound } from "./sound.js";
 import { Spectrogram, clock } from "./spectrogram.js";
 import { Why } from "./why.js";
-import { decibels, labelsProblem, megabytes, splitLabels, verdicts } from "./words.js";
+import { decibels, labelsProblem, megabytes, sameWords, splitLabels, verdicts } from "./words.js";
 
 const WAIT_MS = 300;
 const LONGEST_PLAY_S = 60;
@@ -43,53 +45,6 @@ function useAnswer(path, asked, ready) {
     run(path, asked);
   }, [path, JSON.stringify(asked), ready]);
   return [state, () => setState(nothing)];
-}
-
-// Plays sounds of the server; `at` is the time in the recording, `what` names the button.
-function usePlayer() {
-  const [state, setState] = useState({ at: null, what: "" });
-  const stop = useRef(null);
-  const halt = () => {
-    stop.current?.();
-    stop.current = null;
-    setState({ at: null, what: "" });
-  };
-  const play = async (path, what, from) => {
-    halt();
-    setState({ at: from, what });
-    const context = new AudioContext();
-    stop.current = () => context.close();
-    const buffer = await context.decodeAudioData(await bytes(path));
-    if (context.state === "closed") return;
-    const source = context.createBufferSource();
-    source.buffer = buffer;
-    source.connect(context.destination);
-    source.onended = halt;
-    source.start();
-    const begun = context.currentTime;
-    let frame = requestAnimationFrame(function tick() {
-      setState({ at: from + Math.min(buffer.duration, context.currentTime - begun), what });
-      frame = requestAnimationFrame(tick);
-    });
-    stop.current = () => {
-      source.onended = null;
-      cancelAnimationFrame(frame);
-      context.close();
-    };
-  };
-  useEffect(() => halt, []);
-  return { ...state, play, halt };
-}
-
-function Words({ text, count, problem, unclear, onText }) {
-  return html`<section class="card words" aria-labelledby="words-title">
-    <h2 id="words-title"><label for="words">Words</label></h2>
-    <textarea id="words" rows="2" spellcheck="false" autocomplete="off" aria-describedby="words-problem" aria-invalid=${problem !== ""}
-      placeholder="siren, dog bark, rain" value=${text} onInput=${(event) => onText(event.target.value)}></textarea>
-    <p class="hint">Any sounds, separated by commas${count > 1 ? html` \u00b7 ${count} words` : ""}</p>
-    <p class="problem" id="words-problem" role="alert">${problem}</p>
-    <p class="problem" id="words-unclear" role="status">${problem ? "" : unclear}</p>
-  </section>`;
 }
 
 function Link() {
@@ -139,6 +94,7 @@ export function Try({ about, link, hidden }) {
   const [problems, setProblems] = useState({});
   const unplaced = useRef(false); // whether the recording is still to be opened at its first event
   const player = usePlayer();
+  const taught = useExamples(about.limits);
 
   const labels = useMemo(() => splitLabels(text), [text]);
   const trouble = labelsProblem(labels, about.limits);
@@ -152,11 +108,12 @@ export function Try({ about, link, hidden }) {
   const settledMix = useSettled(JSON.stringify(mix));
   const counted = asked.includes(right) ? right : "";
   const at = clip ? `/page/clips/${clip.id}` : "";
-  const [ranking, dropRanking] = useAnswer(`${at}/rank`, { labels: asked, start_s: start, ...mix }, ready);
-  const [swept, dropSweep] = useAnswer(`${at}/sweep`, { labels: asked, start_s: start, noise: mix.noise, right: counted }, ready && compared);
-  const [overview, dropOverview] = useAnswer(`${at}/events`, { labels: asked, ...JSON.parse(settledMix) }, ready && long && !clip.events);
+  const question = taught.question(asked);
+  const [ranking, dropRanking] = useAnswer(`${at}/rank`, { ...question, start_s: start, ...mix }, ready);
+  const [swept, dropSweep] = useAnswer(`${at}/sweep`, { ...question, start_s: start, noise: mix.noise, right: counted }, ready && compared);
+  const [overview, dropOverview] = useAnswer(`${at}/events`, { ...question, ...JSON.parse(settledMix) }, ready && long && !clip.events);
   const answer = clip && ready ? ranking.answer : null;
-  const same = answer && swept.answer && swept.answer.labels.join() === answer.labels.join();
+  const same = answer && swept.answer && sameWords(swept.answer.labels, answer.labels);
   const sweep = same ? swept.answer : null;
   const downTo = useMemo(() => (sweep ? verdicts(sweep) : null), [sweep]);
   const truth = counted || sweep?.right || "";
@@ -193,10 +150,10 @@ export function Try({ about, link, hidden }) {
   const take = async (blob, name, changes = {}) => {
     player.halt();
     setProblem((old) => ({ ...old, sound: "" }));
-    if (blob.size > about.limits.bytes) {
+    if (blob.size > about.limits.body_bytes) {
       setClip(null);
       setExpected(false);
-      const sizes = `${name} has ${megabytes(blob.size)}; the server takes ${megabytes(about.limits.bytes)}.`;
+      const sizes = `${name} has ${megabytes(blob.size)}; the server takes ${megabytes(about.limits.body_bytes)}.`;
       setProblem((old) => ({ ...old, sound: `${sizes} Give a shorter recording, or a compressed one.` }));
       return;
     }
@@ -212,8 +169,9 @@ export function Try({ about, link, hidden }) {
   };
   const takeExample = async (one, changes = {}) => {
     try {
-      const sound = await (await fetch(one.url)).blob();
-      await take(sound, one.url.split("/").pop(), { labels: one.labels, example: one.name, ...changes });
+      const file = `${one.name}.ogg`;
+      const sound = await (await fetch(`/static/sounds/${file}`)).blob();
+      await take(sound, file, { labels: one.labels, example: one.name, ...changes });
     } catch {
       setProblem((old) => ({ ...old, sound: "The example cannot be read: the server does not answer." }));
     }
@@ -245,19 +203,10 @@ export function Try({ about, link, hidden }) {
       setProblem((old) => ({ ...old, noise: error.message }));
     }
   };
-  const play = async (what, from, seconds) => {
-    if (player.what === what) {
-      player.halt();
-      return;
-    }
+  const play = (what, from, seconds) => {
     const length = Math.min(LONGEST_PLAY_S, seconds);
     const query = new URLSearchParams({ start_s: from, seconds: length, noise: mix.noise, ...(snr === null ? {} : { snr_db: snr }) });
-    try {
-      await player.play(`${at}/sound?${query}`, what, from);
-    } catch (error) {
-      player.halt();
-      setProblem((old) => ({ ...old, sound: error instanceof ServerError ? error.message : "The browser cannot play it." }));
-    }
+    player.play(`${at}/sound?${query}`, what, from, (reason) => setProblem((old) => ({ ...old, sound: reason })));
   };
   const playEvent = (event) => {
     const from = Math.max(0, event.start_s - AROUND_S);
@@ -285,12 +234,12 @@ export function Try({ about, link, hidden }) {
   };
   const ranges = useMemo(() => {
     const rows = (rule) => (sweep ? sweep.rules[rule].flat() : []).concat(answer ? answer.rules[rule] : []);
-    return Object.fromEntries(about.rules.map(({ name }) => {
+    return Object.fromEntries(RULES.map(({ name }) => {
       const values = rows(name);
       return [name, [Math.min(...values), Math.max(...values)]];
     }));
   }, [sweep, answer]);
-  const reading = ranking.busy && answer?.labels.join() !== asked.join();
+  const reading = ranking.busy && !sameWords(answer?.labels ?? [], asked);
   const playhead = (from, seconds) => player.at !== null && player.at >= from && player.at <= from + seconds
     && html`<div class="playhead" style=${{ left: `${(100 * (player.at - from)) / seconds}%` }}></div>`;
   const partName = `${clock(start)} to ${clock(start + about.window_s)}`;
@@ -305,7 +254,8 @@ export function Try({ about, link, hidden }) {
       <div class="inputs">
         <${Sound} examples=${about.examples} clip=${clip} busy=${busy} problem=${problem.sound || problemAt("sound")} playing=${player.what === "all"}
           onSound=${take} onExample=${takeExample} onPlay=${() => { const from = clip.seconds > LONGEST_PLAY_S ? start : 0; play("all", from, clip.seconds - from); }} />
-        <${Words} text=${text} count=${labels.length} problem=${clip || text ? trouble || problemAt("labels") : ""} unclear=${answer?.unclear ?? ""} onText=${setText} />
+        <${Words} text=${text} labels=${trouble ? [] : labels} taught=${taught} problem=${clip || text ? trouble || problemAt("labels") : ""}
+          unclear=${answer?.unclear} unlike=${answer?.unlike} onText=${setText} />
       </div>
       ${(long || (!clip && expected)) && html`<section class="card" aria-labelledby="events-title">
         <h2 id="events-title">Events <small aria-live="polite">${summary}</small>${added}
@@ -328,7 +278,7 @@ export function Try({ about, link, hidden }) {
           <${Spectrogram} tall picture=${answer?.spectrogram ?? (long ? null : clip?.spectrogram)} start=${long ? start : 0} name=${clip?.name} empty=${long ? "" : empty}>
             ${clip && playhead(long ? start : 0, Math.min(clip.seconds, about.window_s))}
           <//>
-          <${Fits} answer=${answer} rule=${about.rules.at(-1)} part=${long ? "part" : "recording"} reading=${reading} />
+          <${Fits} answer=${answer} part=${long ? "part" : "recording"} reading=${reading} />
         </div>
         <p class="problem" role="alert">${ranking.field ? "" : ranking.problem}</p>
       </section>
@@ -339,10 +289,10 @@ export function Try({ about, link, hidden }) {
         <summary><h2>Compare rules</h2> <small>how plain similarity, DAS and the default rank the words as noise grows</small></summary>
         ${compared && html`
         <p class="hint" aria-live="polite">${truth ? html`Counted as right: <strong>${truth}</strong>. Press another word to count that one.` : "The word that counts as right is marked; press another one to change it."} ${added}</p>
-        <${Rankings} rules=${about.rules} answer=${answer} ranges=${ranges} right=${truth} onRight=${setRight} downTo=${downTo} />
+        <${Rankings} answer=${answer} ranges=${ranges} right=${truth} onRight=${setRight} downTo=${downTo} />
         <p class="problem" role="alert">${swept.field ? "" : swept.problem}</p>
         <h2>Scores against noise <small>SNR in dB; ${truth ? html`<strong>${truth}</strong> in colour, the other words in grey; ` : ""}press a chart to go there</small></h2>
-        <${Charts} rules=${about.rules} sweep=${sweep} downTo=${downTo} snr=${snr} onSnr=${setSnr} />
+        <${Charts} sweep=${sweep} downTo=${downTo} snr=${snr} onSnr=${setSnr} />
         <${Why} answer=${same ? answer : null} sweep=${sweep} snr=${snr} right=${truth} />`}
       </details>
     </div>`;

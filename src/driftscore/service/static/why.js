@@ -1,4 +1,4 @@
-// Why: how the scores of each label come about, the prompts behind them, and the drift.
+// Why: how the scores of each label come about, and the drift.
 
 import { html } from "./vendor/htm-preact.js";
 import { decibels, signed } from "./words.js";
@@ -13,7 +13,7 @@ function Parts({ answer, right }) {
     <thead><tr><th scope="col">label</th><th scope="col">cosine</th><th scope="col">+ drift</th><th scope="col">= DAS</th><th scope="col">default</th></tr></thead>
     <tbody>${order.map((i) => html`<tr key=${answer.labels[i]} class=${answer.labels[i] === right ? "right" : ""}>
       <th scope="row">${answer.labels[i]}</th><td>${fixed(cosine[i], 3)}</td><td>${fixed(das[i] - cosine[i], 3)}</td>
-      <td>${fixed(das[i], 3)}</td><td>${fixed(usual[i], 1)}</td></tr>`)}</tbody></table></div>`;
+      <td>${fixed(das[i], 3)}</td><td>${fixed(usual[i], 3)}</td></tr>`)}</tbody></table></div>`;
 }
 
 function rivalOf(sweep) {
@@ -67,14 +67,11 @@ export function Why({ answer, sweep, snr, right }) {
   const about = sweep?.why;
   return html`<section class="why" aria-labelledby="why-title">
     <h2 id="why-title">Why</h2>
-    ${!answer || !sweep ? html`<p class="hint tallest">Scores, prompts and drift of each word appear here with a recording.</p>` : html`
+    ${!answer || !sweep ? html`<p class="hint tallest">Scores and drift of each word appear here with a recording.</p>` : html`
     <div class="two">
       <div>
         <h3>The scores ${snr === null ? "without noise" : `at ${decibels(snr)}`}</h3>
         <${Parts} answer=${answer} right=${right} />
-        <h3>The prompts of \u201c${right}\u201d</h3>
-        <p class="prompts"><q>${about.prompt}</q> and ${about.noisy_count} noisy ones, such as</p>
-        <ul class="prompts">${about.noisy.map((text) => html`<li key=${text}><q>${text}</q></li>`)}</ul>
         <h3>The default rule</h3>
         <p class="hint">Here it is <code>${about.rule}</code>: ${about.reason}.</p>
       </div>

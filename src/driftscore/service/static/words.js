@@ -14,9 +14,11 @@ export function splitLabels(text) {
 export function labelsProblem(labels, limits) {
   if (labels.length === 0) return "Type the sounds to look for, separated by commas.";
   if (labels.length > limits.labels) return `There are ${labels.length} sounds; the server takes ${limits.labels} at a time.`;
-  const long = labels.find((label) => label.length > limits.label_length);
-  return long ? `\u201c${long.slice(0, 24)}\u2026\u201d is longer than ${limits.label_length} characters.` : "";
+  const long = labels.find((label) => label.length > limits.label_chars);
+  return long ? `\u201c${long.slice(0, 24)}\u2026\u201d is longer than ${limits.label_chars} characters.` : "";
 }
+
+export const sameWords = (some, others) => [...some].sort().join() === [...others].sort().join();
 
 export const megabytes = (bytes) => `${(bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0)} MB`;
 
