@@ -17,6 +17,8 @@ class Ran:
     """The cost of a command, and what it wrote to stdout."""
 
     seconds: float
+    cpu_s: float
+    """Time of the processor, in all threads: what a busy machine hardly changes."""
     peak_mb: float
     out: str
 
@@ -50,4 +52,4 @@ def _run(command: Sequence[str], cache: Path) -> Ran:
         watched = json.loads(result.read_text(encoding="utf-8"))
     if watched["status"]:
         raise RuntimeError(f"{' '.join(command[:3])} ... failed: {done.stderr.strip()[-1000:]}")
-    return Ran(watched["seconds"], watched["peak_mb"], done.stdout)
+    return Ran(watched["seconds"], watched["cpu_s"], watched["peak_mb"], done.stdout)

@@ -1,4 +1,4 @@
-"""Run a command and write its seconds, its peak memory and its exit status to a file.
+"""Run a command and write its seconds, processor time, peak memory and exit status to a file.
 
 usage: python -I -S watch.py RESULT.json COMMAND ...
 
@@ -20,5 +20,6 @@ if __name__ == "__main__":
     peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     exit_status = os.waitstatus_to_exitcode(status)
     with open(sys.argv[1], "w", encoding="utf-8") as out:
-        json.dump({"seconds": seconds, "peak_mb": peak / 1e6, "status": exit_status}, out)
+        cost = {"seconds": seconds, "cpu_s": usage.ru_utime + usage.ru_stime}
+        json.dump({**cost, "peak_mb": peak / 1e6, "status": exit_status}, out)
     process.returncode = exit_status

@@ -301,6 +301,9 @@ def test_columns_that_are_no_embeddings_are_refused(tmp_path: Path) -> None:
             open_embeddings(path, name).read()
     with pytest.raises(UsageError, match=r"ragged, empty, .* none called 'x'"):
         open_embeddings(path, "x")
+    pq.write_table(pyarrow.table({"v": [[1.0], [2.0]], "file": ["a", None]}), path)
+    with pytest.raises(FormatError, match=r"'file' of .* has empty cells; fill or rename it"):
+        open_embeddings(path).read()
     (tmp_path / "none").mkdir()
     with pytest.raises(FormatError):
         open_embeddings(tmp_path / "none")
@@ -438,6 +441,24 @@ def test_find_cuts_clips_and_writes_a_page(tmp_path: Path, run: Run, speech_free
     status, _, err = run("find", "siren", "--in", out, "--clips", clips)
     assert status == 1
     assert "20260101_030000.wav" in err
+
+
+def test_find_looks_for_what_examples_sound_like(
+    tmp_path: Path, run: Run, speech_free: Path
+) -> None:
+    """The sound of an example is a part of one recording; no word is needed for it."""
+    out = tmp_path / "archive"
+    run("embed", speech_free, "--out", f"{out}/", "--window", "2", "--hop", "2")
+    samples, rate = soundfile.read(speech_free / "20260103_030000.wav")
+    soundfile.write(tmp_path / "bell.wav", samples[2 * rate : 6 * rate], rate)
+    given = ("--examples", f"bell={tmp_path / 'bell.wav'}", "--in", out, "-f", "json")
+    status, text, err = run("find", *given, "--top", "1")
+    assert status == 0, err
+    (place,) = json.loads(text)
+    assert (place["label"], Path(place["file"]).name) == ("bell", "20260103_030000.wav")
+    status, text, err = run("find", "siren", *given, "--top", "2")
+    assert status == 0, err
+    assert [row["label"] for row in json.loads(text)] == ["siren"] * 2 + ["bell"] * 2
 
 
 def test_find_reads_stored_windows_of_any_kind_with_a_head(

@@ -59,6 +59,25 @@ def test_batches_give_the_rows_of_one_by_one(family: str, specs: dict[str, str])
     )
 
 
+@pytest.mark.parametrize("family", ["clap", "pe_audio", "mteb"])
+def test_half_precision_gives_nearly_the_rows_and_another_key(
+    family: str, specs: dict[str, str]
+) -> None:
+    alone, half = (load_backbone(specs[family], device=name) for name in ("cpu", "cpu/bf16"))
+    assert half.fingerprint == alone.fingerprint
+    assert half.cache_key != alone.cache_key
+    features = [alone.features(clip.samples) for clip in CLIPS]
+    rows, expected = half.encode_batch(features), alone.encode_batch(features)
+    assert rows.dtype == np.float32
+    cosines = (rows * expected).sum(axis=1)
+    assert (cosines > 0.97).all()
+    if family != "mteb":  # the small model has no product that torch would compute in bf16
+        assert (cosines < 1 - 1e-7).any()
+    assert half.embed_text(["rain"]).dtype == np.float32
+    with pytest.raises(UsageError, match="half precision is for models that run in torch"):
+        load_backbone("mini", device="cpu/bf16")
+
+
 def test_the_engine_embeds_recordings_in_batches(specs: dict[str, str]) -> None:
     with Embedder(specs["clap"], runtime="torch", batch_size=4, threads=3) as embedder:
         sizes: list[int] = []

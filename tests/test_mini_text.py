@@ -54,6 +54,14 @@ def test_rows_are_unit_and_as_wide_as_the_tag_space(
         ("acoustic guitar", "Acoustic guitar"),
         ("helicopter", "Helicopter"),
         ("a baby crying", "Baby cry, infant cry"),
+        ("moped", "Motorcycle"),
+        ("airco", "Air conditioning"),
+        ("leaf blower", "Light engine (high frequency)"),
+        ("washing machine", "Mechanisms"),
+        ("generator", "Medium engine (mid frequency)"),
+        ("handsaw", "Sawing"),
+        ("fridge", "Hum"),
+        ("water drops", "Drip"),
     ],
 )
 def test_a_label_points_at_its_tag(
@@ -95,3 +103,35 @@ def test_threads_and_order_change_no_bit(
         rows = list(pool.map(lambda text: _embed(session, tokenizer, text), texts[::-1] * 20))
     for index, row in enumerate(rows):
         assert np.array_equal(row, alone[::-1][index % len(texts)])
+
+
+def test_the_graph_is_the_network_that_was_trained(
+    session: onnxruntime.InferenceSession, tokenizer: Tokenizer
+) -> None:
+    torch = pytest.importorskip("torch")
+    from training.export_text import read_exported
+    from training.text_net import Tower
+    from training.text_vocabulary import unpack
+
+    weights, tables = read_exported(HOME / "text.onnx")
+    tower = Tower(unpack(tables["packed"], tables["scale"])).eval()
+    tower.load_state_dict({name: torch.tensor(value) for name, value in weights.items()})
+    for text in ("the sound of a kettle", "dog", "lorry reversing with wind in the background"):
+        ids = tokenizer.encode(text).ids
+        with torch.no_grad():
+            mask = torch.ones(1, len(ids), dtype=torch.bool)
+            expected = tower(torch.tensor([ids]), mask)[0].numpy()
+        row = session.run(["sentence"], {"ids": np.array([ids], np.int64)})[0][0]
+        assert np.allclose(row, expected, atol=1e-4)
+
+
+def test_packing_the_table_by_groups_keeps_the_rows_apart() -> None:
+    pytest.importorskip("torch")
+    from training.text_vocabulary import GROUP, quantise, unpack
+
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(6000, 2 * GROUP)).astype(np.float32)
+    codes, books = quantise(table, rng)
+    assert codes.shape == (6000, 2)
+    assert books.shape == (2, 256, GROUP)
+    assert np.square(unpack(codes, books) - table).mean() < 0.1 * np.square(table).mean()

@@ -1,6 +1,7 @@
 """A real Ray of two workers: the same rows as on this machine, even when a worker is killed."""
 
 import io
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -16,6 +17,7 @@ from driftscore import (
     DriftscoreError,
     Embedded,
     Embedder,
+    Head,
     MissingExtraError,
     UsageError,
     load_backbone,
@@ -24,9 +26,10 @@ from driftscore.audio.recordings import Recording
 from driftscore.decisions import Replayer, open_store
 from driftscore.engines import EngineSettings, ModelSpec, ray_tasks
 from driftscore.engines import ray as ray_engine
+from driftscore.engines.archive import open_embeddings
 from driftscore.errors import WorkerError
 
-from .conftest import noise_clip
+from .conftest import PROJECT, noise_clip
 from .ray_cluster import gone, kill_the_slow, odd, running_cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
@@ -230,3 +233,28 @@ def test_an_address_where_nothing_answers_is_an_error_in_words(address: str) -> 
         ray_tasks.check_reachable(address)
     with pytest.raises(UsageError, match="is host:port"):
         ray_tasks.check_reachable("somewhere")
+
+
+def test_ray_data_scores_an_archive_as_the_documents_show(
+    cluster: str, folder: Path, run: Any
+) -> None:
+    pytest.importorskip("pyarrow", reason="PYARROW IS NOT INSTALLED")
+    pytest.importorskip("pandas", reason="PANDAS, WHICH RAY DATA NEEDS, IS NOT INSTALLED")
+    assert run("embed", folder, "--out", "windows/", "--backbone", "fake")[0] == 0
+    assert run("head", "-l", "siren, dog bark", "-b", "fake", "-o", "head.json")[0] == 0
+    text = (PROJECT / "docs" / "archives.md").read_text("utf-8")
+    block = re.search(r"```python\n(import numpy as np\nimport ray\n.*?)```", text, re.DOTALL)
+    assert block is not None
+    here = Path.cwd()
+    exec(block[1].replace("s3://bucket", str(here)), {})
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(here / "scores").to_pydict()
+    stored = open_embeddings("windows")
+    head = Head.load("head.json")
+    scores = head.scores(stored.read())
+    expected = sorted(zip(np.concatenate([b.files for b in stored.blocks()]).tolist(),
+                          scores.max(axis=1).tolist(), strict=True))  # fmt: skip
+    rows = sorted(zip(table["file"], table["score"], strict=True))
+    assert [name for name, _ in rows] == [name for name, _ in expected]
+    np.testing.assert_allclose([s for _, s in rows], [s for _, s in expected], atol=1e-4)

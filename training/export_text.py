@@ -2,9 +2,9 @@
 
 The graph is built node by node. Matrices are int8 with a scale per output column, converted to
 float32 once when the session is created (Cast and Mul are constant-folded; a DequantizeLinear would
-run for every text). The piece table stays in 4 bits, and only the rows of a text are unpacked. The
-anchors and tau are part of the graph. Outputs: `embedding` (1, 527), and `sentence` (1, 384) in
-MiniLM's space, for tests.
+run for every text). The piece table stays packed (`training.text_vocabulary`), and only the rows of
+a text are unpacked. The anchors and tau are part of the graph. Outputs: `embedding` (1, 527), and
+`sentence` (1, 384) in MiniLM's space, for tests.
 
     python -m training.export_text
 """
@@ -22,13 +22,15 @@ from driftscore.storage.files import replacing, sha256
 from training.text_corpus import REPOSITORY, WORK
 from training.text_net import HEADS, HIDDEN, LAYERS, SENTENCE, Tower
 from training.text_tower import load_anchors, load_tower
-from training.text_vocabulary import unpack
+from training.text_vocabulary import GROUP, unpack
 
 OUT = REPOSITORY / "src" / "driftscore" / "models" / "mini"
 TAGS = 527
 OPSET = 17
 IR_VERSION = 8
 NORM_EPSILON = 1e-5
+FOUR_BIT_COLUMNS = 160
+"""Bytes per piece in the second and third edition."""
 
 
 class Graph:
@@ -95,8 +97,16 @@ class Graph:
         return self.node("Div", x, self.node("ReduceL2", x, axes=[1], keepdims=1), output=output)
 
     def look_up(self, packed: np.ndarray, scale: np.ndarray) -> str:
-        """Return the pieces of `ids`, (1, n, 320), unpacked from 4 bits."""
+        """Return the pieces of `ids`, (1, n, columns), unpacked from 4 bits or by codebooks."""
         rows = self.node("Gather", self.constant(packed, np.uint8), "ids", axis=0)
+        if scale.ndim == 3:
+            groups, size, columns = scale.shape
+            first = self.constant(size * np.arange(groups), np.int32)
+            rows = self.node("Add", self.node("Cast", rows, to=TensorProto.INT32), first)
+            books = self.constant(scale.reshape(-1, columns), np.float16)
+            values = self.node("Gather", books, rows, axis=0)
+            joined = self.reshape(values, 0, 0, groups * columns)
+            return self.node("Cast", joined, to=TensorProto.FLOAT)
         both = self.node("Cast", rows, to=TensorProto.FLOAT)
         high = self.node("Floor", self.node("Mul", both, self.constant(1 / 16)))
         low = self.node("Sub", both, self.node("Mul", high, self.constant(16)))
@@ -138,6 +148,8 @@ def read_exported(path: Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarr
     """
     constants = {c.name: numpy_helper.to_array(c) for c in onnx.load(str(path)).graph.initializer}
     tables = {"packed": constants["c0"], "scale": constants["c4"]}
+    if tables["packed"].shape[1] != FOUR_BIT_COLUMNS:
+        tables["scale"] = constants["c2"].reshape(tables["packed"].shape[1], 256, GROUP)
     empty = Tower(unpack(tables["packed"][:1], tables["scale"])).state_dict()
     weights = {name: value.numpy() for name, value in empty.items()}
     anchors = np.zeros((TAGS, SENTENCE), np.float32)

@@ -16,6 +16,7 @@ import time
 from training.product import MODEL_HOME
 
 EXCHANGED = "training/work/text/exchanged"
+TUNED = "training/work/text/tuned"
 STEPS = (
     ("collect", "download, decode and cut the recordings"),
     ("teacher", "near-duplicates, sampling weights, statistics of tag space"),
@@ -30,10 +31,9 @@ STEPS = (
     ("text_tower --minutes {text}", "train the text tower"),
     ("export_text", "write text.onnx and tokenizer.json"),
     ("lexicon", "check the lexicon"),
-    (f"text_exchange --out {EXCHANGED}", "everyday words in place of names of plants and people"),
-    (f"text_lexicon --start {EXCHANGED}", "texts and targets of the lexicon"),
-    (f"text_finetune --start {EXCHANGED}", "teach the text tower the lexicon"),
-    ("export_text --work training/work/text/tuned", "write the text tower again"),
+    (f"text_exchange --out {EXCHANGED}", "everyday words as pieces"),
+    (f"text_head --start {EXCHANGED} --out {TUNED}", "teach the text tower the lexicon"),
+    (f"export_text --work {TUNED}", "write the text tower again"),
     ("seal", "write the checksums"),
     ("default", "calibrations, the default rule and its figures on all label sets"),
     ("evaluate", "figures of the audio tower"),

@@ -135,13 +135,18 @@ def words_of(text: str) -> list[str]:
 
 def fetch_wordnet(home: Path) -> Path:
     """Return WordNet's database folder; download Debian's package if it does not exist."""
-    database = home / "root" / "usr" / "share" / "wordnet"
-    if not database.is_dir():
+    return fetch_package(home, "wordnet-base", "usr/share/wordnet")
+
+
+def fetch_package(home: Path, name: str, folder: str) -> Path:
+    """Return a folder of a Debian package; download and unpack it if it does not exist."""
+    found = home / "root" / folder
+    if not found.is_dir():
         home.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["apt-get", "download", "-q", "wordnet-base"], cwd=home, check=True)
-        package = next(home.glob("wordnet-base_*.deb"))
+        subprocess.run(["apt-get", "download", "-q", name], cwd=home, check=True)
+        package = next(home.glob(f"{name}_*.deb"))
         subprocess.run(["dpkg-deb", "-x", package.name, "root"], cwd=home, check=True)
-    return database
+    return found
 
 
 def read_lemmas(database: Path) -> dict[str, int]:

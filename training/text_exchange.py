@@ -1,18 +1,21 @@
 """Exchange pieces of the exported text tower: everyday words in place of words nobody listens to.
 
 The second edition chose its whole words by frequency in WordNet, with ties in alphabetical order:
-it has "ornithogalum", and spells "lorry", "freezer" and "tuba" from fragments. Here words that
-WordNet has only as proper names, plants, substances, attributes and the like, and that do not occur
-in its tagged text, give their places to
+it had "ornithogalum", and spelt "lorry", "freezer" and "tuba" from fragments. SCOWL says how common
+a word is (word lists by size, from Debian: 10 for the commonest words, 95 for the rarest). Words of
+level 70 and above give their places, unless the lexicon, a class name or MiniLM has them, to
 
 1. the words of the lexicon,
-2. WordNet's names of artifacts, animals, acts, events and phenomena, and its verbs of contact,
-   motion, communication, body, perception and weather, with their -ing forms: those first that
-   MiniLM has as one piece, then by frequency in WordNet.
+2. nouns by level; within a level WordNet's names of artifacts, animals, acts, events, phenomena and
+   food come first, and its verbs of contact, motion, communication, body, perception, weather and
+   the like, with their -ing forms. A word that is another one with an ending (-s, -ed, -ing) does
+   not need a place.
 
-The choice does not look at the word test. A new row of the piece table is what the second edition
-would have had: the affine map from MiniLM's vectors (of the word alone and of "the sound of" it) to
-the table's columns is fitted on pieces that stay. All else of the tower is unchanged.
+More words follow at the end, up to `MAX_PIECES`. The choice does not look at the word test. A new
+row of the piece table is what the second edition would have had: the affine map from MiniLM's
+vectors (of the word alone and of "the sound of" it) to the table's columns is fitted on pieces that
+stay. The table is packed by groups of columns (`training.text_vocabulary.quantise`), for which the
+last five of 320 columns are dropped. All else of the tower is unchanged.
 
     python -m training.text_exchange --work WORK --out FOLDER
 """
@@ -21,6 +24,7 @@ import argparse
 import json
 import re
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -32,23 +36,25 @@ from training.text_corpus import (
     SHARED,
     WORK,
     continue_verb,
+    fetch_package,
     fetch_wordnet,
     read_class_names,
-    read_glosses,
-    read_lemmas,
     words_of,
 )
 from training.text_teacher import Teacher, find_teacher
-from training.text_vocabulary import CONTEXT, WIDTH, build_tokenizer, unpack
+from training.text_vocabulary import CONTEXT, GROUP, build_tokenizer, quantise, unpack
 
-WANTED_NOUNS = {4, 5, 6, 11, 19}
-WANTED_VERBS = {29, 32, 35, 38, 39, 43}
-"""WordNet's lexicographer files: act, animal, artifact, event, phenomenon; body, communication,
-contact, motion, perception, weather."""
-UNHEARD = {0, 1, 2, 3, 7, 8, 9, 12, 14, 15, 16, 20, 21, 23, 24, 26, 27, 28, 44}
-"""Adjectives, adverbs, attributes, cognition, groups, places, plants, states, substances, times."""
-EXTRA = 1_000
-"""Pieces that are added beyond those that are exchanged."""
+WANTED_NOUNS = {4, 5, 6, 11, 13, 19}
+WANTED_VERBS = {29, 30, 32, 33, 34, 35, 36, 38, 39, 43}
+"""WordNet's lexicographer files: act, animal, artifact, event, food, phenomenon; body, change,
+communication, competition, consumption, contact, creation, motion, perception, weather."""
+RARE = 70
+"""SCOWL's level from which a word is rare."""
+NOUNS = set(range(3, 29))
+ENDINGS = re.compile("(s|es|ed|d|ly|ing|ings|ness)")
+INFLECTED = re.compile("(s|ed|ing|er|est|ly|ness)$")
+MAX_PIECES = 38_800
+"""As many as the size of the model allows."""
 FITTED = 6_000
 
 
@@ -68,46 +74,60 @@ def read_files(database: Path) -> dict[str, set[tuple[int, bool]]]:
     return senses
 
 
+def read_levels(home: Path) -> dict[str, int]:
+    """Return SCOWL's level of each word, by American or British spelling."""
+    folder = fetch_package(home, "scowl", "usr/share/dict/scowl")
+    levels: dict[str, int] = {}
+    for kind in ("english", "american", "british"):
+        for path in folder.glob(f"{kind}-words.*"):
+            level = int(path.suffix[1:])
+            for word in path.read_text("latin-1").splitlines():
+                if re.fullmatch("[a-z]{3,}", word):
+                    levels[word] = min(level, levels.get(word, level))
+    return levels
+
+
 def choose(pieces: list[str], database: Path, shared: Path) -> tuple[list[str], list[str]]:
     """Return the pieces to remove and the words to add, the most useful first."""
-    senses, uses = read_files(database), read_lemmas(database)
+    senses, levels = read_files(database), read_levels(database.parents[3])
     last_fragment = max(n for n, piece in enumerate(pieces) if piece.startswith("##"))
     lexicon = Counter(
         word for line in read_lexicon() for text in (*line.keys, line.description)
         for word in words_of(text)
     )  # fmt: skip
+    whole = json.loads((find_teacher() / "tokenizer.json").read_text("utf-8"))["model"]["vocab"]
     protected = {word for name in read_class_names(shared / "text") for word in words_of(name)}
-    protected |= set(lexicon)
+    protected |= {*lexicon, *whole}
     removed = [
         piece
         for piece in reversed(pieces[last_fragment + 1 :])
-        if piece in senses and piece not in protected and uses.get(piece, 0) == 0
-        and all(capital or file in UNHEARD for file, capital in senses[piece])
-    ]  # fmt: skip
-    whole = json.loads((find_teacher() / "tokenizer.json").read_text("utf-8"))["model"]["vocab"]
-    counts = Counter(word for gloss in read_glosses(database) for word in words_of(gloss))
-    listed = set(pieces)
-    candidates: dict[str, tuple[bool, int]] = {}
-    for word, found in senses.items():
-        files = {file for file, capital in found if not capital}
-        forms = [word] if files & (WANTED_NOUNS | WANTED_VERBS) else []
-        if files & WANTED_VERBS:
-            forms.append(continue_verb(word))
-        for form in forms:
-            frequency = counts[form] + uses.get(word, 0)
-            candidates.setdefault(form, (form in whole, frequency))
+        if piece not in protected and levels.get(piece, RARE) >= RARE
+    ]
+    listed = set(pieces) - set(removed)
+    candidates: dict[str, tuple[int, bool, str]] = {}
+    for word, level in levels.items():
+        files = {file for file, _ in senses.get(word, ())}
+        wanted = files & (WANTED_NOUNS | WANTED_VERBS)
+        if wanted or files & NOUNS or (not files and not INFLECTED.search(word)):
+            candidates[word] = (level, not wanted, word)
+            if files & WANTED_VERBS and (doing := continue_verb(word)) in levels:
+                candidates.setdefault(doing, (levels[doing], False, doing))
     first = [word for word, _ in lexicon.most_common() if len(word) > 2]
-    then = sorted(candidates, key=lambda word: (candidates[word], word), reverse=True)
-    added = [word for word in dict.fromkeys([*first, *then]) if word not in listed]
+    added = []
+    for word in dict.fromkeys([*first, *sorted(candidates, key=candidates.__getitem__)]):
+        stems = {word[:n] for n in range(3, len(word)) if ENDINGS.fullmatch(word[n:])}
+        if word not in listed and (word in lexicon or not stems & listed):
+            added.append(word)
+            listed.add(word)
     return removed, added
 
 
 def exchanged(pieces: list[str], removed: list[str], added: list[str]) -> list[str]:
-    """Return the pieces, with words put where others were and `EXTRA` at the end."""
+    """Return the pieces, with words put where others were and more at the end."""
     words = iter(added)
     gone = set(removed)
     new = [next(words, piece) if piece in gone else piece for piece in pieces]
-    return [*new, *(word for word, _ in zip(words, range(EXTRA), strict=False))]
+    return [*new, *islice(words, MAX_PIECES - len(new))]
 
 
 def features(teacher: Teacher, words: list[str]) -> np.ndarray:
@@ -131,11 +151,10 @@ def main() -> None:
     removed, added = choose(pieces, fetch_wordnet(options.work / "wordnet"), options.shared)
     new = exchanged(pieces, removed, added)
     weights, tables = read_exported(options.start / "text.onnx")
-    packed, scale = tables["packed"], tables["scale"]
     rng, teacher = np.random.default_rng(1), Teacher(options.threads)
     known = [n for n, piece in enumerate(pieces) if re.fullmatch("[a-z]{3,}", piece)]
     sample = [int(n) for n in rng.choice(known, FITTED, replace=False)]
-    table = unpack(packed, scale)
+    table = unpack(tables["packed"], tables["scale"])
     given = features(teacher, [pieces[n] for n in sample])
     held = FITTED // 10
     gram = given[held:].T.astype(np.float64) @ given[held:] + 1e-3 * np.eye(given.shape[1])
@@ -144,13 +163,18 @@ def main() -> None:
     error = np.square(guess - truth).mean() / np.square(truth - truth.mean(0)).mean()
     print(f"columns of pieces that were not fitted: {error:.3f} of the variance unexplained")
     changed = [n for n, piece in enumerate(new) if n >= len(pieces) or piece != pieces[n]]
-    rows = features(teacher, [new[n] for n in changed]) @ fitted
-    halves = np.clip(np.rint(rows / scale) + 8, 0, 15).astype(np.uint8)
-    grown = np.zeros((len(new), packed.shape[1]), np.uint8)
-    grown[: len(packed)] = packed
-    grown[changed] = halves[:, : WIDTH // 2] | (halves[:, WIDTH // 2 :] << 4)
+    grown = np.zeros((len(new), table.shape[1]), np.float32)
+    grown[: len(table)] = table
+    grown[changed] = features(teacher, [new[n] for n in changed]) @ fitted
+    columns = table.shape[1] - table.shape[1] % GROUP
+    grown = grown[:, :columns]
+    codes, books = quantise(grown, rng)
+    error = np.square(unpack(codes, books) - grown).mean() / np.square(grown).mean()
+    print(f"packed table: {error:.3f} of the squares lost")
     build_tokenizer(new).save(str(options.out / "tokenizer.json"), pretty=False)
-    np.savez(options.out / "pieces.npz", packed=grown, scale=scale)
+    np.savez(options.out / "pieces.npz", packed=codes, scale=books)
+    for name in ("enter.weight", "skip.weight"):
+        weights[name] = weights[name][:, :columns]
     tower = {name: torch.tensor(value) for name, value in weights.items()}
     torch.save({"average": tower}, options.out / "tower.pt")
     np.savez(options.out / "anchors.npz", anchors=tables["anchors"].astype(np.float16), tau=50.0)

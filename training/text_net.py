@@ -1,6 +1,6 @@
 """The network of `mini`'s text tower: a small transformer over fixed piece vectors.
 
-pieces (n, 320), fixed -> linear -> 3 pre-norm transformer layers of width 256
+pieces (n, columns), fixed -> linear -> 3 pre-norm transformer layers of width 256
 -> attention pooling; plus a linear path from the pooled pieces -> 384, unit norm
 """
 
@@ -43,6 +43,8 @@ class Tower(nn.Module):
     """Piece ids to unit-norm sentence vectors."""
 
     pieces: Tensor
+    noise = 0.0
+    """Noise on the pieces while training, as a share of each column's deviation."""
 
     def __init__(self, pieces: np.ndarray) -> None:
         super().__init__()
@@ -57,8 +59,10 @@ class Tower(nn.Module):
         nn.init.zeros_(self.weigh.weight)
 
     def pool(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the pooled outputs of the layers (batch, 256) and pooled pieces (batch, 320)."""
+        """Return the pooled outputs of the layers (batch, 256) and pooled pieces."""
         pieces = self.pieces[ids]
+        if self.training and self.noise:
+            pieces = pieces + self.noise * self.pieces.std(0) * torch.randn_like(pieces)
         x = self.enter(pieces) + self.position[: ids.shape[1]]
         for layer in self.layers:
             x = layer(x, mask)

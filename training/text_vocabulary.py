@@ -10,8 +10,10 @@ information than 160 components of 8 bits). The table is not trained further, so
 training text contains are treated like the others. The choice of words does not depend on which
 of them are held out.
 
-Packed: column j < 160 in the low half of byte j, column 160 + j in its high half;
-value = (half - 8) * scale_j.
+Packed in 4 bits: column j < 160 in the low half of byte j, column 160 + j in its high half;
+value = (half - 8) * scale_j. Packed by groups (`quantise`, the form that ships): three columns are
+one byte, the number of a row in the group's codebook of 256, so that a piece takes 105 bytes in
+place of 160 and the table has room for half as many words again.
 
     python -m training.text_vocabulary
 """
@@ -24,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from training.text_corpus import (
@@ -49,6 +52,11 @@ from training.text_teacher import Teacher
 PIECES = 26_750
 FRAGMENTS = 6_000
 WIDTH = 320
+GROUP = 3
+"""Columns that share a byte."""
+ROUNDS = 8
+SAMPLE = 5_000
+"""Pieces that the codebooks are fitted to."""
 UNKNOWN = "[UNK]"
 LONGEST = 64
 SIGNS = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
@@ -128,8 +136,30 @@ def reduce(features: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
     return packed, scale.astype(np.float32)
 
 
+def quantise(table: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return one byte per `GROUP` columns and the codebooks (groups, 256, columns), by k-means."""
+    groups = table.shape[1] // GROUP
+    codes = np.empty((len(table), groups), np.uint8)
+    books = np.empty((groups, 256, GROUP), np.float16)
+    for group in range(groups):
+        rows = torch.from_numpy(table[:, GROUP * group : GROUP * (group + 1)].copy())
+        sample = rows[rng.choice(len(rows), SAMPLE, replace=False)]
+        centres = sample[:256].clone()
+        for _ in range(ROUNDS):
+            nearest = torch.cdist(sample, centres).argmin(1)
+            counts = nearest.bincount(minlength=256)[:, None]
+            means = torch.zeros_like(centres).index_add_(0, nearest, sample) / counts.clamp(min=1)
+            centres = torch.where(counts > 0, means, centres)
+        books[group] = centres.half().numpy()
+        codes[:, group] = torch.cdist(rows, centres.half().float()).argmin(1).numpy()
+    return codes, books
+
+
 def unpack(packed: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Return the table as float32."""
+    """Return the table as float32; `scale` is a scale per column, or the codebooks."""
+    if scale.ndim == 3:
+        rows = scale[np.arange(len(scale)), packed].astype(np.float32)
+        return rows.reshape(len(packed), -1)
     halves = np.concatenate([packed & 15, packed >> 4], 1).astype(np.float32)
     return (halves - 8) * scale
 

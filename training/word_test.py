@@ -83,7 +83,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", type=Path, default=OUT, help="folder of an exported edition")
     parser.add_argument("--minilm", action="store_true", help="measure mn04's text side")
-    parser.add_argument("--anchors", type=Path, help="with --minilm: a lexicon.npz's anchors")
+    parser.add_argument(
+        "--anchors", type=Path, help="with --minilm: anchors of training.text_lexicon"
+    )
     parser.add_argument("--shared", type=Path, default=SHARED)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()

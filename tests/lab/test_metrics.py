@@ -94,6 +94,26 @@ def test_precision_of_ten_thousand_clips_of_200_classes_is_scikit_learns() -> No
     )
 
 
+@pytest.mark.parametrize("shape", ["outliers", "infinite", "one value", "float64", "overflow"])
+def test_precision_does_not_depend_on_how_scores_are_spread(shape: str) -> None:
+    rng = np.random.default_rng(1)
+    scores = rng.normal(size=(3000, 3)).astype(np.float32).astype(np.float64)
+    if shape == "outliers":
+        scores[:5] *= 1e30
+    elif shape == "infinite":
+        scores[:5], scores[5:9] = np.inf, -np.inf
+    elif shape == "one value":
+        scores[:] = 0.1
+    elif shape == "float64":
+        scores = 1 + 1e-12 * rng.integers(0, 50, scores.shape).astype(np.float64)
+    else:
+        scores *= 1.7e308 / np.abs(scores).max()
+    truth = rng.random(scores.shape) < 0.1
+    for column, value in enumerate(metrics.average_precisions(truth, scores)):
+        expected = slow_average_precision(truth[:, column], scores[:, column])
+        assert value == pytest.approx(expected, abs=1e-12)
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 50), st.integers(1, 6))
 def test_accuracy_is_scikit_learns(seed: int, clips: int, classes: int) -> None:

@@ -3,12 +3,14 @@
     auto      torch: the GPU that torch sees first, else the CPU; onnxruntime: the CPU
     cpu       one window at a time, the same bits in any order
     cuda, cuda:1, mps     batches; the last bits of a window depend on its batch
+    cuda/bf16, cuda/fp16  torch computes products in half precision (autocast): other numbers
 
 A runtime and a device can be one text, as on the command line: torch:cuda:1, onnx:cuda, cuda.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +21,8 @@ from driftscore.errors import UsageError, unknown
 
 AUTO, CPU = "auto", "cpu"
 RUNTIMES = ("auto", "torch", "onnx")
-_DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d{1,3})?")
+_DEVICE = re.compile(r"(auto|cpu|mps|cuda(:\d{1,3})?)(/(bf16|fp16))?")
+_HALF = {"bf16": "bfloat16", "fp16": "float16"}
 _WINDOW_BYTES = 2**28
 """Memory that a window may need in a batch: what is free divided by it is the first batch."""
 _MAX_BATCH = 64
@@ -31,7 +34,10 @@ def device_name(device: object) -> str:
         return CPU if device < 0 else f"cuda:{device}"
     name = str(AUTO if device is None else device)
     if not _DEVICE.fullmatch(name):
-        raise UsageError(f"No device called {name!r}; use auto, cpu, cuda, cuda:1 or mps")
+        raise UsageError(
+            f"No device called {name!r}; use auto, cpu, cuda, cuda:1 or mps, "
+            "or one of them in half precision, as in cuda/bf16"
+        )
     return name
 
 
@@ -51,12 +57,30 @@ def torch_device(device: str) -> str:
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     mps = torch.backends.mps.is_available()
-    if device == AUTO:
-        return "cuda" if count else "mps" if mps else CPU
-    index = int(device.partition(":")[2] or 0)
-    if (device.startswith("cuda") and index >= count) or (device == "mps" and not mps):
-        raise UsageError(f"torch sees no {device} here: it has {count} CUDA devices; use auto")
+    place, slash, half = device.partition("/")
+    if place == AUTO:
+        return ("cuda" if count else "mps" if mps else CPU) + slash + half
+    index = int(place.partition(":")[2] or 0)
+    if (place.startswith("cuda") and index >= count) or (place == "mps" and not mps):
+        raise UsageError(f"torch sees no {place} here: it has {count} CUDA devices; use auto")
     return device
+
+
+def torch_place(device: str) -> str:
+    """Return where tensors are moved to: the device without its precision."""
+    return device.partition("/")[0]
+
+
+@contextmanager
+def inference(device: str) -> Iterator[None]:
+    """Run torch without gradients, in half precision if the device says so."""
+    import torch
+
+    place, _, half = device.partition("/")
+    kind = place.partition(":")[0]
+    reduced = torch.autocast(kind, getattr(torch, _HALF[half])) if half else nullcontext()
+    with torch.inference_mode(), reduced:
+        yield
 
 
 def onnxruntime_providers() -> list[str]:
@@ -68,6 +92,8 @@ def onnxruntime_providers() -> list[str]:
 
 def onnx_providers(device: str) -> Sequence[str | tuple[str, dict[str, int]]]:
     """Return the providers of onnxruntime for a device, which must be there."""
+    if "/" in device:
+        raise UsageError(f"{device}: half precision is for models that run in torch")
     if device in (AUTO, CPU):
         return ["CPUExecutionProvider"]
     name = "CoreMLExecutionProvider" if device == "mps" else "CUDAExecutionProvider"
@@ -86,11 +112,12 @@ def first_batch(device: str, batch_size: int | None) -> int:
         if not isinstance(batch_size, int) or not 1 <= batch_size <= 4096:
             raise UsageError(f"batch_size must be from 1 to 4096, got {batch_size!r}")
         return batch_size
-    if not device.startswith("cuda"):
-        return 1 if device == CPU else 16
+    place = torch_place(device)
+    if not place.startswith("cuda"):
+        return 1 if place == CPU else 16
     import torch
 
-    return int(min(_MAX_BATCH, max(1, torch.cuda.mem_get_info(device)[0] // _WINDOW_BYTES)))
+    return int(min(_MAX_BATCH, max(1, torch.cuda.mem_get_info(place)[0] // _WINDOW_BYTES)))
 
 
 @dataclass

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from driftscore.backbones.protocol import Named
 from driftscore.errors import DownloadError, FormatError, MismatchError, UsageError
-from driftscore.storage.files import is_file, is_folder, read_text, reading
+from driftscore.storage.files import first_line, is_file, is_folder, read_text, reading
 from driftscore.system.process import environment
 
 DEADLINE_S = 4.0
@@ -154,11 +154,6 @@ def what_to_do(name: str) -> str:
         f"Download it where there is a network (hf download {name} --local-dir FOLDER) and give "
         "the folder in place of the name; HF_HUB_OFFLINE=1 skips the request"
     )
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of what an error says, or its class if it says nothing."""
-    return (str(error).strip() or type(error).__name__).split("\n")[0]
 
 
 def _within(

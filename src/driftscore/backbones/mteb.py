@@ -22,7 +22,14 @@ from typing import Any
 import numpy as np
 
 from driftscore.backbones import hub
-from driftscore.backbones.devices import CPU, WindowBatches, first_batch, torch_device
+from driftscore.backbones.devices import (
+    CPU,
+    WindowBatches,
+    first_batch,
+    inference,
+    torch_device,
+    torch_place,
+)
 from driftscore.backbones.protocol import Backbone, Features
 from driftscore.backbones.vectors import Matrix, Vector, unit
 from driftscore.errors import (
@@ -33,6 +40,7 @@ from driftscore.errors import (
     UsageError,
     unknown,
 )
+from driftscore.storage.files import first_line
 from driftscore.system.process import environment
 
 RATE = 48_000
@@ -85,15 +93,15 @@ def load(
     batch = first_batch(place, batch_size)
     try:
         with hub.offline_if_unreachable():
-            encoder = meta.load_model(device=place)
+            encoder = meta.load_model(device=torch_place(place))
     except ImportError as error:
         groups = ",".join(dict.fromkeys((*(meta.extra_requirements_groups or ()), "audio")))
         raise MissingExtraError(name, command=f"pip install 'mteb[{groups}]'") from error
     except OSError as error:
-        reason = hub.first_line(error)
-        raise DownloadError(f"mteb cannot load {name}: {reason} {hub.what_to_do(name)}") from error
+        reason = f"{first_line(error)}. {hub.what_to_do(name)}"
+        raise DownloadError(f"mteb cannot load {name}: {reason}") from error
     except Exception as error:  # each model has code of its own
-        reason = f"{type(error).__name__}: {error}".split("\n")[0]
+        reason = f"{type(error).__name__}: {first_line(error)}"
         raise FormatError(f"mteb cannot load {name}: {reason}") from error
     rate = rate or _stated(encoder, ("sampling_rate", "sample_rate", "target_sampling_rate"), RATE)
     if seconds is None:
@@ -146,6 +154,7 @@ class Mteb(Backbone):
             seconds=self.seconds,
             remote_code=self.remote_code,
             device=self.device,
+            batch_size=self.batch,
         )
         return hub.load_again, (again, self.fingerprint)
 
@@ -180,7 +189,7 @@ class Mteb(Backbone):
         inputs: Any = _Inputs(kind, items)
         count = len(items)
         loader = DataLoader(inputs, batch_size=count, collate_fn=lambda _: {kind: list(items)})
-        with self._encoding, _fixed_randomness():
+        with self._encoding, _fixed_randomness(), inference(self.device):
             output: Any = self.encoder.encode(
                 loader, task_metadata=self._task, hf_split="test", hf_subset="default",
                 batch_size=count, show_progress_bar=False,

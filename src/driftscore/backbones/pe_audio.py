@@ -26,11 +26,19 @@ from numpy.typing import NDArray
 
 from driftscore.audio.recordings import Samples
 from driftscore.backbones import hub
-from driftscore.backbones.devices import CPU, WindowBatches, first_batch, torch_device
+from driftscore.backbones.devices import (
+    CPU,
+    WindowBatches,
+    first_batch,
+    inference,
+    torch_device,
+    torch_place,
+)
 from driftscore.backbones.onnx.sessions import embed_alike
 from driftscore.backbones.protocol import LOGIT_SCALE, Backbone, Features
 from driftscore.backbones.vectors import Matrix, Vector, unit
 from driftscore.errors import FormatError, MissingExtraError, UsageError
+from driftscore.storage.files import first_line
 from driftscore.system.process import environment
 
 KNOWN = tuple(
@@ -126,11 +134,12 @@ class PeAudio(Backbone):
         self.fingerprint = f"pe_audio/{digest.hexdigest()}"
         scale = float(self._model.text_audio_logit_scale.detach()[0])
         self.logit_scale = scale if scale > 0 else LOGIT_SCALE
-        self._model = self._model.to(self.device)
+        self._place = torch_place(self.device)
+        self._model = self._model.to(self._place)
         self._encoding = threading.Lock()
 
     def __reduce__(self) -> tuple[object, tuple[object, str]]:
-        again = partial(PeAudio, self.name, self.home, self.seconds, self.device)
+        again = partial(PeAudio, self.name, self.home, self.seconds, self.device, self.batch)
         return hub.load_again, (again, self.fingerprint)
 
     def features(self, samples: Samples) -> Features:
@@ -150,9 +159,9 @@ class PeAudio(Backbone):
     def _encode(self, windows: Sequence[Features]) -> Matrix:
         import torch
 
-        samples = torch.from_numpy(np.stack(windows)[:, None]).to(self.device)
-        with torch.inference_mode():
-            return unit(self._model.get_audio_embeds(samples).cpu().numpy())
+        samples = torch.from_numpy(np.stack(windows)[:, None]).to(self._place)
+        with inference(self.device):
+            return unit(self._model.get_audio_embeds(samples).cpu().float().numpy())
 
     def embed_text(self, texts: Sequence[str]) -> Matrix:
         """Return one unit row per text."""
@@ -168,9 +177,9 @@ class PeAudio(Backbone):
         """Return the embeddings of texts of one token length, not unit."""
         import torch
 
-        tokens = torch.from_numpy(ids).to(self.device)
+        tokens = torch.from_numpy(ids).to(self._place)
         text, before_norm = self._model.text_model, []
-        with self._encoding, torch.inference_mode():
+        with self._encoding, inference(self.device):
             hook = text.final_norm.register_forward_pre_hook(
                 lambda _, arguments: before_norm.append(arguments[0])
             )
@@ -178,8 +187,8 @@ class PeAudio(Backbone):
                 text(input_ids=tokens, attention_mask=torch.ones_like(tokens))
             finally:
                 hook.remove()
-            rows: Matrix = self._model.text_audio_head(before_norm[0][:, 0]).cpu().numpy()
-        return rows
+            rows = self._model.text_audio_head(before_norm[0][:, 0])
+        return np.asarray(rows.cpu().float().numpy())
 
 
 def _read_model(home: Path) -> Any:
@@ -223,8 +232,7 @@ def _read_model(home: Path) -> Any:
                 output_loading_info=True,
             )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
-        reason = hub.first_line(error)
-        raise FormatError(f"The PE-AV in {home} cannot be loaded: {reason}") from error
+        raise FormatError(f"The PE-AV in {home} cannot be loaded: {first_line(error)}") from error
     model, report = loaded
     missing = sorted(report["missing_keys"]) + sorted(map(str, report["mismatched_keys"]))
     if missing:

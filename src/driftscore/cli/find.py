@@ -31,6 +31,7 @@ COLUMNS = ("file", "start_s", "end_s", "time", "label", "score", "unit", "error"
 @click.option("--top", type=int, default=50, help="Places per label.")
 @click.option("--column", default="", help="The column of embeddings, if there are several.")
 @click.option("--watch", type=take.FILE, help="A watch list (TOML) in place of WORDS.")
+@take.examples_option
 @take.output_options
 @click.option("--clips", type=take.FILE, help="Cut each place out into this folder.")
 @take.rule_options
@@ -55,17 +56,18 @@ def find(
 
     $ driftscore find "glass breaking" --in archive/
     $ driftscore find "glass breaking, siren" --in archive/ --top 20 --format html --out places.html
+    $ driftscore find --examples "doorbell=bell*.wav" --in archive/
     """
     writer = find_format(format)
     if clips is not None:
         check_output(clips / "event.flac")
-    if options["head"] is None and options["watch"] is None and not words:
+    if not (words or any(options[name] for name in ("head", "watch", "examples"))):
         raise UsageError('No words given; say what to find: driftscore find "glass breaking" ...')
     stored = open_embeddings(archive, column)
     watch = None
     if options["head"] is None or options["watch"] is not None:
         labels = split_labels(",".join(words)) if words else ()
-        watch = make_watch_list(negatives=(), labels=labels, examples=(), **options)
+        watch = make_watch_list(negatives=(), labels=labels, **options)
     embedder = take.make_embedder(**options)
     names = None if watch is None else watch.names
     classifier = take.make_classifier(embedder, names, **options)

@@ -227,7 +227,8 @@ backbone_options = together(
     click.option("--runtime", type=RuntimeName(lambda: (*RUNTIMES, "cpu", "cuda", "mps")),
                  metavar="NAME", default=DEFAULT_RUNTIME,
                  help="What a model runs in, and where: auto, torch, onnx, cpu, cuda, cuda:1, mps, "
-                 "or both as in torch:cuda:1. auto uses a GPU if torch sees one."),
+                 "or both as in torch:cuda:1; with /bf16 or /fp16 in half precision. auto uses a "
+                 "GPU if torch sees one."),
 )  # fmt: skip
 cache_option = click.option(
     "--cache", is_flag=True,

@@ -11,11 +11,12 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from threading import Event, Lock, Semaphore
+from threading import Event, Semaphore
 
 import numpy as np
 
@@ -57,11 +58,10 @@ class LocalEngine:
         self.backbone = settings.backbone
         self.audio_cache = settings.audio_cache
         threads = thread_count(settings.threads)
-        # A worker computes the features of the next window while others use the network.
+        # Workers compute the features of the next windows while others use the network; on a GPU
+        # those that wait are its next batch.
         self.turns = Semaphore(min(threads, self.backbone.parallel))
-        # On a GPU windows wait together, and the next batch is prepared while one runs.
         self.pending: deque[tuple[Features, Future[Vector]]] = deque()
-        self.batching = Lock()
         self.slots = 2 * max(threads, self.backbone.batch) + 1
         self.readers = threads + _MORE_READERS
         self.closed = Event()
@@ -107,40 +107,35 @@ class LocalEngine:
 
     def submit(self, window: Window) -> "Future[Vector]":
         """Return what will be the embedding of a window."""
-        if self.backbone.batch == 1:
-            return self.worker_pool.submit(self.encode, window)
         row: Future[Vector] = Future()
-        task = self.worker_pool.submit(self._prepare, window, row)
+        task = self.worker_pool.submit(self._encode, window, row)
         task.add_done_callback(lambda done: done.cancelled() and row.cancel())
         return row
 
-    def _prepare(self, window: Window, row: "Future[Vector]") -> None:
-        """Compute features, and run a batch of all windows that wait, if none is running."""
+    def _encode(self, window: Window, row: "Future[Vector]") -> None:
+        """Compute features, then encode all windows that wait, unless others are doing that."""
+        if row.cancelled():
+            return
         try:
             self.pending.append((self.backbone.features(window.samples), row))
         except Exception as error:
             row.set_exception(error)
-        while self.pending and self.batching.acquire(blocking=False):
+        while self.pending and self.turns.acquire(blocking=False):
+            some: list[tuple[Features, Future[Vector]]] = []
             try:
-                count = min(len(self.pending), self.backbone.batch)
-                some = [self.pending.popleft() for _ in range(count)]
+                while self.pending and len(some) < self.backbone.batch:
+                    with suppress(IndexError):  # another thread was faster
+                        some.append(self.pending.popleft())
                 some = [one for one in some if one[1].set_running_or_notify_cancel()]
-                rows = (
-                    self.backbone.encode_batch([features for features, _ in some]) if some else ()
-                )
-                for (_, done), vector in zip(some, rows, strict=True):
-                    done.set_result(vector)
+                if some:
+                    rows = self.backbone.encode_batch([features for features, _ in some])
+                    for (_, done), vector in zip(some, rows, strict=True):
+                        done.set_result(vector)
             except Exception as error:
                 for _, done in some:
                     done.set_exception(error)
             finally:
-                self.batching.release()
-
-    def encode(self, window: Window) -> Vector:
-        """Return the embedding of one window."""
-        features = self.backbone.features(window.samples)
-        with self.turns:
-            return self.backbone.encode(features)
+                self.turns.release()
 
     def close(self) -> None:
         """End the threads; a run that is still in work fails at its next result."""

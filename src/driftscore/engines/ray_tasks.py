@@ -11,7 +11,7 @@ from socket import create_connection, gethostname
 from typing import Any, NamedTuple, TypeVar
 
 from driftscore.errors import DriftscoreError, MissingExtraError, UsageError, WorkerError
-from driftscore.storage.files import working_folder
+from driftscore.storage.files import first_line, working_folder
 from driftscore.system.process import environment
 
 RayModule = Any
@@ -89,9 +89,9 @@ def run_tasks(
                         submit(part, losses + 1 if part is item else 0)
                     if again:
                         continue
-                    answer = Lost(_line(error, 0))
+                    answer = Lost(first_line(error))
                 except errors.RayError as error:
-                    what = _line(error, -1)
+                    what = (str(error).strip() or type(error).__name__).splitlines()[-1]
                     if "failed to import" in str(error) or "No module named" in str(error):
                         raise WorkerError(
                             "A Ray worker cannot load driftscore; install the same version, with "
@@ -186,7 +186,7 @@ def _connect(ray: RayModule, address: str) -> None:
             return
     except (ConnectionError, RuntimeError, ValueError) as error:
         if address or not isinstance(error, ConnectionError):
-            why = _line(error, 0)
+            why = first_line(error)
             cause: BaseException | None = error
             while cause is not None:  # it may be deep below what Ray raises
                 if "AuthToken" in str(cause) or "Unauthenticated" in str(cause):
@@ -205,7 +205,3 @@ def _connect(ray: RayModule, address: str) -> None:
         file=sys.stderr,
     )
     ray.init("local", include_dashboard=False, **quiet)
-
-
-def _line(error: BaseException, number: int) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[number]

@@ -8,7 +8,7 @@ of a word says which kinds of sound the model expects:
 A word that the model places near one kind of sound has most of its share in a few tags. One that is
 far from all tags, or between tags that disagree, is spread over many. It is *unclear* if its three
 largest shares add up to less than `MIN_SHARE`, or if the model can only spell it. The limit was
-chosen on the word test (`python -m training.word_doubts`): docs/model-card.md has the figures.
+chosen on held-out words of the lexicon (`python -m training.word_doubts`, docs/model-card.md).
 
 Two labels can be *confused* if the sounds that score high for one score high for the other: the
 correlation of their scores over the calibration's sounds, clean and in noise.

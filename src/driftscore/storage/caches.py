@@ -54,13 +54,14 @@ class Cache:
         """Return the size of its files, in bytes."""
         return sum(path.lstat().st_size for path in self.files())
 
-    def clear(self) -> None:
-        """Delete its files and folders; a link is deleted, what it points to is not."""
+    def clear(self) -> int:
+        """Delete its files and folders, and return their bytes; of a link only the link."""
         if self.chosen_by:
             raise UsageError(
                 f"The cache {self.name!r} is outside the cache folder ({self.chosen_by}="
                 f"{self.path}): delete it by hand"
             )
+        size = self.size()
         for entry in self.entries:
             try:
                 if entry.is_dir() and not entry.is_symlink():
@@ -69,6 +70,7 @@ class Cache:
                     entry.unlink(missing_ok=True)
             except OSError as error:
                 raise WriteError(f"Cannot delete {entry}: {error.strerror or error}") from error
+        return size
 
 
 def list_caches() -> list[Cache]:
@@ -101,20 +103,13 @@ def list_caches() -> list[Cache]:
 def find_caches(names: Iterable[str] = ()) -> list[Cache]:
     """Return the caches of these names; without names, those that are not `by_name_only`."""
     caches = {cache.name: cache for cache in list_caches()}
-    chosen = list(dict.fromkeys(names))
+    chosen = dict.fromkeys(names) or [c.name for c in caches.values() if not c.by_name_only]
     for name in chosen:
         if name not in caches:
             raise unknown("cache", name, caches)
-    if chosen:
-        return [caches[name] for name in chosen]
-    return [cache for cache in caches.values() if not cache.by_name_only]
+    return [caches[name] for name in chosen]
 
 
 def clear_caches(names: Iterable[str] = ()) -> int:
     """Delete the caches that `find_caches` returns, and return how many bytes that freed."""
-    freed = 0
-    for cache in find_caches(names):
-        size = cache.size()
-        cache.clear()
-        freed += size
-    return freed
+    return sum(cache.clear() for cache in find_caches(names))

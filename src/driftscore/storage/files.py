@@ -109,7 +109,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
                     kept = tempfile.mkstemp(partial.suffix, "driftscore-")[1]
                     shutil.copyfile(partial, kept)
                     raise WriteError(
-                        f"Cannot write {path}: {_sentence(error)}. The content is in {kept} instead"
+                        f"Cannot write {path}: {first_line(error)}. The content is in {kept} instead"
                     ) from error
                 return
             with open(partial, "rb") as content:
@@ -231,7 +231,7 @@ def reading(path: Path, what: str, *, advice: str = "") -> Iterator[None]:
     try:
         yield
     except (UsageError, MismatchError) as error:
-        raise FormatError(f"{path} is not a valid {what}: {_sentence(error)}{hint}") from error
+        raise FormatError(f"{path} is not a valid {what}: {first_line(error)}{hint}") from error
     except DriftscoreError:
         raise
     except MemoryError as error:
@@ -239,11 +239,11 @@ def reading(path: Path, what: str, *, advice: str = "") -> Iterator[None]:
     except RecursionError as error:
         raise FormatError(f"{path} is not a valid {what}: it is nested too deeply{hint}") from error
     except OSError as error:
-        said = error.strerror or _sentence(error)
+        said = error.strerror or first_line(error)
         raise FormatError(f"{path} cannot be read as {what}: {said}{hint}") from error
     except Exception as error:  # parsers raise many kinds of errors on damaged files
         raise FormatError(
-            f"{path} is not a {what}, or is damaged: {_sentence(error)}{hint}"
+            f"{path} is not a {what}, or is damaged: {first_line(error)}{hint}"
         ) from error
 
 
@@ -365,11 +365,11 @@ def _file_system(url: str) -> tuple[Any, str]:
     try:
         system, inside = url_to_fs(url)
     except Exception as error:  # the driver of a store is missing, unknown or not configured
-        raise UsageError(f"{url} cannot be reached: {_sentence(error)}") from error
+        raise UsageError(f"{url} cannot be reached: {first_line(error)}") from error
     return system, inside
 
 
-def _sentence(error: Exception) -> str:
-    """Return the first line of what an error says, without its full stop."""
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says, without its full stop, or its class."""
     lines = str(error).strip().splitlines()
     return lines[0][:300].rstrip(".") if lines else type(error).__name__

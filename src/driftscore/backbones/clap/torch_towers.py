@@ -20,11 +20,11 @@ from driftscore.backbones.clap.model import (
     Description,
     read_mel,
 )
-from driftscore.backbones.devices import CPU, first_batch, torch_device
+from driftscore.backbones.devices import CPU, first_batch, inference, torch_device, torch_place
 from driftscore.backbones.protocol import Features
 from driftscore.backbones.vectors import Matrix
 from driftscore.errors import FormatError, MissingExtraError
-from driftscore.storage.files import is_folder
+from driftscore.storage.files import first_line, is_folder
 from driftscore.system.process import environment
 
 TorchModel = Any
@@ -64,8 +64,8 @@ class TorchTowers:
                 model: Any = transformers.ClapModel.from_pretrained(home, use_safetensors=True)
             except (OSError, ValueError) as error:
                 raise FormatError(
-                    f"The CLAP model {name!r} cannot be loaded: {hub.first_line(error)} It must be "
-                    "a folder or a hub id with config.json, preprocessor_config.json, a tokenizer "
+                    f"The CLAP model {name!r} cannot be loaded: {first_line(error)}. It must be a "
+                    "folder or a hub id with config.json, preprocessor_config.json, a tokenizer "
                     "and safetensors weights"
                 ) from error
         tokenizer.no_padding()  # texts of one length are encoded together
@@ -86,7 +86,8 @@ class TorchTowers:
             logit_scale=float(model.logit_scale_a.detach().exp()),
             mel=mel,
         )
-        self.model = self.model.to(self.device)
+        self.place = torch_place(self.device)
+        self.model = self.model.to(self.place)
 
     def __reduce__(self) -> tuple[object, tuple[object, str]]:
         where = str(Path(self.name).resolve()) if is_folder(self.name) else self.name
@@ -97,9 +98,9 @@ class TorchTowers:
         import torch
 
         channels = 4 if self.model.config.audio_config.enable_fusion else 1
-        mels = torch.from_numpy(np.stack(log_mels)[:, None]).to(self.device)
-        longer = torch.zeros(len(log_mels), 1, dtype=torch.bool).to(self.device)
-        with torch.inference_mode():
+        mels = torch.from_numpy(np.stack(log_mels)[:, None]).to(self.place)
+        longer = torch.zeros(len(log_mels), 1, dtype=torch.bool).to(self.place)
+        with inference(self.device):
             out = self.model.get_audio_features(
                 input_features=mels.expand(-1, channels, -1, -1), is_longer=longer
             )
@@ -109,8 +110,8 @@ class TorchTowers:
         """Return the embeddings of texts of one token length."""
         import torch
 
-        tokens = torch.from_numpy(ids).to(self.device)
-        with torch.inference_mode():
+        tokens = torch.from_numpy(ids).to(self.place)
+        with inference(self.device):
             out = self.model.get_text_features(
                 input_ids=tokens, attention_mask=torch.ones_like(tokens)
             )
@@ -128,7 +129,7 @@ def tensors_of(model: TorchModel) -> dict[str, NDArray[np.float32]]:
 
 def _pooled(out: Any) -> Matrix:
     """Return the embeddings: transformers 5 wraps them in an object, 4 returns the tensor."""
-    rows: Matrix = getattr(out, "pooler_output", out).cpu().numpy()
+    rows: Matrix = getattr(out, "pooler_output", out).cpu().float().numpy()
     return rows
 
 

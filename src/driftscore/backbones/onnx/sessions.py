@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from driftscore.backbones.devices import CPU, onnx_providers
 from driftscore.backbones.vectors import Matrix, unit
 from driftscore.errors import DriftscoreError, FormatError
-from driftscore.storage.files import reading
+from driftscore.storage.files import first_line, reading
 from driftscore.system.process import environment
 
 if TYPE_CHECKING:
@@ -70,10 +70,8 @@ def _running(what: str) -> Iterator[None]:
     except DriftscoreError:
         raise
     except Exception as error:
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise FormatError(
-            f"{what} ({lines[0][:200]}); the files of the model do not fit together"
-        ) from error
+        why = f"({first_line(error)}); the files of the model do not fit together"
+        raise FormatError(f"{what} {why}") from error
 
 
 class OnnxSession:
