@@ -109,7 +109,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
                     kept = tempfile.mkstemp(partial.suffix, "driftscore-")[1]
                     shutil.copyfile(partial, kept)
                     raise WriteError(
-                        f"Cannot write {path}: {first_line(error)}. The content is in {kept} instead"
+                        f"Cannot write {path}: {first_line(error)}. The content is in {kept}"
                     ) from error
                 return
             with open(partial, "rb") as content:
