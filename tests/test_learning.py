@@ -95,6 +95,20 @@ def test_answers_become_a_watch_list_with_examples(
     assert sum(any(abs(start - bell) < 3 for start in starts) for bell in bells) >= 7
 
 
+def test_one_or_two_right_answers_are_no_examples(
+    night: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(night)
+    (night / "answers.txt").write_text("y\nn\ny\nn\n", encoding="utf-8")
+    run("review", "events.csv", "--answers", "answers.txt")
+    status, _, err = run("learn", "events.csv", "--out", "better.toml")
+    assert status == 0, err
+    assert "doorbell: too few of 4 answers are right for examples; the threshold" in err
+    [label] = WatchList.load("better.toml").labels
+    assert (label.examples, label.negatives) == ((), ())
+    assert not (night / "better-examples").exists()
+
+
 def test_answers_become_a_head(night: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(night)
     run("review", "events.csv", "--answers", "answers.txt")

@@ -1,5 +1,6 @@
 """Where output goes: what is replaced, what is streamed to, and how a failed write ends."""
 
+import errno
 import os
 import signal
 import stat
@@ -15,6 +16,7 @@ import pytest
 import driftscore
 from driftscore import Head, UsageError, WriteError
 from driftscore.backbones.stored import EmbeddingFile
+from driftscore.cli.output import output
 from driftscore.storage.files import replacing
 
 from .conftest import Run, WriteWav, restore_sigint
@@ -314,7 +316,12 @@ def test_the_traceback_is_shown_on_request() -> None:
         ("embed {sounds} --out {home}/file/x.npz", "Cannot write"),
         ("calibrate {sounds} --out {home}/file/x.safetensors", "Cannot write"),
         ("head --labels a,b --out {home}/file/x.json", "Cannot write"),
-        ("detect {sounds} --labels a,b --plot {home}/file/x.png", "Cannot write"),
+        ("detect {sounds}/a.wav --labels a,b --plot {home}/file/x.png", "Cannot write"),
+        ("detect {sounds} --labels a,b --plot {home}/x.png", "No recording says when it starts"),
+        ("detect {sounds} --labels a,b --audit {home}/file/x.db", "Cannot write"),
+        ("detect {sounds} --labels a,b --out {home}/file/x.csv", "Cannot write"),
+        ("embed {sounds} --out {home}/file/archive/", "Cannot write"),
+        ("classify {sounds} --labels a,b --audit {home}/sounds", "is a folder; name a file"),
         ("detect {sounds} --labels a,b --clips {home}/file/clips", "Cannot write"),
         ("detect {sounds} --labels a,b --format audacity", "takes one recording, and there are 2"),
         ("classify {sounds} --labels a,b --format audacity", "takes one recording"),
@@ -338,6 +345,59 @@ def test_an_output_that_cannot_be_written_is_refused_before_a_recording_is_read(
     status, _, err = run(*words, "--backbone", "fake")
     assert status in (1, 2)
     assert message in err
+    assert not (tmp_path / "file").is_dir()
+
+
+def test_an_output_on_a_full_disk_is_refused_before_a_recording_is_read(
+    run: Run, wav: WriteWav, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("driftscore.storage.files.MIN_FREE_BYTES", 1 << 62)
+    clip, home = wav(), tmp_path / "full"
+    for command in (
+        f"classify {clip} --labels a,b --out {home}/x.csv",
+        f"classify {clip} --labels a,b --audit {home}/x.db",
+        f"detect {clip} --labels a,b --clips {home}/clips",
+        f"embed {clip} --out {home}/x.npz",
+        f"listen {clip} --labels a,b --store {home}/x.db",
+        f"listen {clip} --labels a,b --jsonl {home}/x.jsonl",
+    ):
+        status, rows, err = run(*command.split(), "--backbone", "fake")
+        assert (status, rows) == (1, "")
+        assert "No space left on device" in err
+    assert not home.exists()
+
+
+def write_to(path: str, text: str, failure: OSError | None = None) -> None:
+    with output(path) as stream:
+        stream.write(text)
+        if failure is not None:
+            raise failure
+
+
+def test_rows_that_were_written_before_the_disk_was_full_are_kept(tmp_path: Path) -> None:
+    out = tmp_path / "rows.csv"
+    kept = tmp_path / "rows.csv.partial"
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with pytest.raises(WriteError, match=rf"No space left.*could be written are in {kept}"):
+        write_to(str(out), "file,label\na.wav,siren\n", full)
+    assert kept.read_text() == "file,label\na.wav,siren\n"
+    assert list(tmp_path.iterdir()) == [kept]
+
+
+def test_what_cannot_be_uploaded_at_the_end_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsspec = pytest.importorskip("fsspec", reason="NOT RUN: fsspec is not installed")
+
+    def away(*_: object) -> None:
+        raise ConnectionError("the store is away")
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(fsspec.get_filesystem_class("memory"), "put_file", away)
+    with pytest.raises(WriteError, match=r"the store is away\. The content is in") as error:
+        write_to("memory://rows.csv", "a.wav,siren\n")
+    kept = str(error.value).partition(" is in ")[2]
+    assert Path(kept).read_text() == "a.wav,siren\n"
 
 
 def test_embeddings_that_cannot_be_written_at_the_end_are_kept_elsewhere(

@@ -15,8 +15,9 @@ import pytest
 import soundfile
 
 from driftscore import AudioError
-from driftscore.audio.decoding import PartialFile
-from driftscore.audio.recordings import expand, read
+from driftscore.audio.decoding import DecodingBounds, PartialFile, decoded
+from driftscore.audio.recordings import expand, read, read_blocks
+from driftscore.errors import LimitError
 
 SECONDS = 3.0
 FFMPEG = "ffmpeg -v error -i {wav}"
@@ -45,6 +46,10 @@ WRITTEN = {
     "radio.aac": f"{FFMPEG} {{out}}",
     "windows.wma": f"{FFMPEG} {{out}}",
     "music.mp3": f"{FFMPEG} -c:a libmp3lame {{out}}",
+    "piped.mp3": f"{FFMPEG} -c:a libmp3lame -f mp3 - > {{out}}",
+    "piped.caf": f"{FFMPEG} -f caf - > {{out}}",
+    "layer2.mp2": f"{FFMPEG} {{out}}",
+    "index_at_its_end.m4a": f"{FFMPEG} {{out}}",
     "vorbis.ogg": f"{FFMPEG} -c:a libvorbis {{out}}",
     "oggenc.ogg": "oggenc -Q {wav} -o {out}",
     "opus.opus": f"{FFMPEG} {{out}}",
@@ -58,8 +63,8 @@ WRITTEN = {
     "arecord.wav": "arecord -q -D null -d 3 -f S16_LE -r 44100 {out}",
     "piped_by_arecord.wav": "arecord -q -D null -d 3 -f S24_3LE -r 48000 -c 2 > {out}",
 }
-NO_LENGTH = ("piped.wav",)
-"""Nothing in a wav from a pipe says how long it should be: one that is cut is a shorter one."""
+NO_LENGTH = ("piped.wav", "piped.mp3", "piped.caf", "layer2.mp2")
+"""Nothing in these says how long they should be: one that is cut is a shorter one."""
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +105,8 @@ def test_a_cut_file_is_refused_with_its_reason_or_read_as_far_as_it_goes(
     cut.write_bytes(content[: len(content) * 6 // 10])
     with pytest.raises(AudioError, match=rf"cut_{name} is truncated"):
         read(cut)
+    if name == "index_at_its_end.m4a":  # without it nothing can be found in the file
+        return
     with pytest.warns(UserWarning, match=rf"cut_{name} is truncated.*its first [\d.]+ s are used"):
         part = read(PartialFile(cut))
     assert 0.25 * SECONDS < part.seconds < 0.75 * SECONDS
@@ -116,6 +123,35 @@ def test_segments_of_a_flac_are_read_although_their_headers_are_those_of_the_str
     assert len(parts) >= 3
     whole = np.concatenate([part.samples for part in parts])
     np.testing.assert_array_equal(whole, read(wav).samples)
+
+
+def test_the_bytes_of_a_stranger_are_read_like_a_file(wav: Path) -> None:
+    content = write("piped.flac", wav).read_bytes()
+    with decoded(content, name="The recording", bounds=DecodingBounds(60, 10**8)) as opened:
+        assert read_blocks(opened, name="The recording").seconds == pytest.approx(SECONDS)
+    with (
+        pytest.raises(LimitError, match="The recording is longer than 1 s"),
+        decoded(content, name="The recording", bounds=DecodingBounds(1, 10**8)) as opened,
+    ):
+        read_blocks(opened, name="The recording")
+
+
+@pytest.mark.parametrize("ending", ["ogg", "opus", "mp3", "m4a", "wav"])
+def test_segments_of_other_formats_are_read_too(ending: str, wav: Path, tmp_path: Path) -> None:
+    if shutil.which("ffmpeg") is None:
+        pytest.skip("NOT RUN: ffmpeg is not installed")
+    command = ["ffmpeg", "-v", "error", "-i", str(wav), "-f", "segment", "-segment_time", "1.1"]
+    subprocess.run([*command, str(tmp_path / f"part%d.{ending}")], check=True)
+    parts = [read(path).seconds for path in expand([tmp_path])]
+    assert len(parts) >= 3
+    assert sum(parts) == pytest.approx(SECONDS, abs=0.15)
+
+
+def test_an_mp3_with_a_large_tag_and_no_length_is_read(wav: Path, tmp_path: Path) -> None:
+    plain = write("piped.mp3", wav).read_bytes()
+    tagged = tmp_path / "tagged.mp3"
+    tagged.write_bytes(b"ID3\x04\x00\x00\x00\x00\x40\x00" + bytes(64 * 128) + plain)
+    assert read(tagged).seconds == pytest.approx(SECONDS, abs=0.1)
 
 
 @pytest.mark.parametrize("length", [0, 0xFFFFFFFF])

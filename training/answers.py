@@ -81,7 +81,7 @@ def main() -> None:
     parser.add_argument("--backbone", default="mini")
     parser.add_argument("--work", type=Path, required=True, help="folder of embeddings")
     parser.add_argument("--seed", type=int, default=1, help="of the second soundscape; "
-                        "settings were chosen with 1, 2 and 3")  # fmt: skip
+                        "settings were chosen with 1 to 5")  # fmt: skip
     parser.add_argument("--minutes", type=int, default=60, help="length of each soundscape")
     options = parser.parse_args()
     seconds, minutes = 60.0 * options.minutes, options.minutes
@@ -115,8 +115,9 @@ def main() -> None:
             for n in range(len(reviewed.events)):
                 reviewed.answer(n, RIGHT if n in right else WRONG)
             answers = answers_of(
-                reviewed, embedder, window_s=detector.window_s, hop_s=detector.hop_s
-            )
+                reviewed.events, reviewed.sound, embedder,
+                window_s=detector.window_s, hop_s=detector.hop_s,
+            )  # fmt: skip
             learnt, summaries = learn(classifier, watch, answers)
             for summary in summaries:
                 print(f"  {summary}")

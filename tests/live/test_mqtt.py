@@ -17,11 +17,12 @@ from unittest.mock import MagicMock
 import pytest
 
 from driftscore import Classifier
-from driftscore.decisions import DecisionStore
+from driftscore.decisions import DecisionStore, open_store
 from driftscore.decisions.records import Started, Words
 from driftscore.errors import UsageError
 from driftscore.events.watchlist import WatchList
 from driftscore.live.listener import Listener
+from driftscore.live.outputs import Output
 from driftscore.live.outputs.delivery import Delivery
 from driftscore.live.outputs.mqtt import Mqtt, broker_problem, label_slugs
 from driftscore.version import __version__
@@ -192,6 +193,10 @@ def test_discovery_is_that_of_the_documentation(monkeypatch: pytest.MonkeyPatch)
             "words": {"platform": "text", "unique_id": "driftscore_yard_mic1_words",
                       "entity_category": "config", "command_topic": f"{HOME}/words/set",
                       "state_topic": f"{HOME}/words"},
+            **{f"verdict_{verdict}": {
+                "platform": "button", "unique_id": f"driftscore_yard_mic1_verdict_{verdict}",
+                "entity_category": "diagnostic", "command_topic": f"{HOME}/verdict/set",
+                "payload_press": verdict} for verdict in ("right", "wrong")},
         },
     }  # fmt: skip
 
@@ -311,6 +316,42 @@ def test_words_changed_over_mqtt_give_new_entities_and_remove_old_ones(
         observer.client.publish(f"{HOME}/words/set", "siren, siren", qos=1)
         eventually(lambda: any("cannot be used" in text for text in started.messages))
     assert observer.last(f"{HOME}/words") == "siren, dog bark"
+
+
+@needs_broker
+def test_verdicts_by_mqtt_are_kept_in_the_store(
+    broker: RealBroker, observer: Observer, classifier: Classifier, tmp_path: Path
+) -> None:
+    messages: list[str] = []
+    store = DecisionStore(tmp_path / "events.db")
+    for id in (1, 2, 3):
+        store.send(stored(id))
+
+    def answer(event_id: int, verdict: str) -> None:
+        listener.answer(event_id, verdict)
+
+    mqtt = Mqtt(f"mqtt://127.0.0.1:{broker.port}", "Yard", {"mic1"}, calibrated=False,
+                change_words=lambda *_: None, answer=answer)  # fmt: skip
+    outputs: list[Output] = [Delivery(mqtt, notify=messages.append), store]
+    listener = Listener(classifier, WatchList.of(["dog bark"]), {"mic1": quiet_scene()}, outputs,
+                        notify=messages.append)  # fmt: skip
+
+    def verdicts() -> list[str]:
+        with open_store(tmp_path / "events.db") as other:
+            return [event.verdict for event in other.after(0, 9)]
+
+    with listener:
+        eventually(lambda: observer.last("driftscore/yard/status") == "online")
+        listener.outputs.send(stored(3))  # it is the last one now
+        topic = f"{HOME}/verdict/set"
+        observer.client.publish(topic, '{"id": "1", "verdict": "right"}', qos=1)
+        observer.client.publish(topic, "Wrong", qos=1)
+        eventually(lambda: verdicts()[:3] == ["right", "", "wrong"])
+        for text in ("perhaps", '{"id": 99, "verdict": "right"}', "[" * 9999):
+            observer.client.publish(topic, text, qos=1)
+        eventually(lambda: len([text for text in messages if "is not kept" in text]) == 3)
+    assert any("no event 99" in text for text in messages)
+    assert verdicts()[:3] == ["right", "", "wrong"]
 
 
 @needs_broker

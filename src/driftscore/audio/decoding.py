@@ -106,13 +106,16 @@ class _UndecodableError(AudioError):
 
 
 @contextmanager
-def decoded(recording: Encoded) -> Iterator[Blocks]:
+def decoded(
+    recording: Encoded, *, name: str = "", bounds: DecodingBounds | None = None
+) -> Iterator[Blocks]:
     """Open a sound file with libsndfile, or with ffmpeg if libsndfile does not know its format.
 
     Yield its own rate and its mono blocks. A `PartialFile` ends, with a warning, where it cannot
-    be read on; any other file is refused there.
+    be read on; any other file is refused there. Of bytes nothing is written to disk, except for
+    ffmpeg on systems without files in memory.
     """
-    name, partial = describe(recording), isinstance(recording, PartialFile)
+    name, partial = name or describe(recording), isinstance(recording, PartialFile)
     source: Encoded = io.BytesIO(recording) if isinstance(recording, bytes) else recording
     path: Path | None = None
     handle: BinaryIO | None = None
@@ -137,22 +140,29 @@ def decoded(recording: Encoded) -> Iterator[Blocks]:
         else:
             handle = cast(BinaryIO, source)
         start = handle.tell() if handle else 0
+        with nullcontext(handle) if handle else open(cast(Path, path), "rb") as content:
+            head = _head(content)
 
         def on_disk() -> Path:
             """Return the path of the file for ffmpeg; the content of a handle is copied."""
             if handle is None:
                 return cast(Path, path)
-            copy = opened.enter_context(tempfile.NamedTemporaryFile(prefix="driftscore-"))
+            if isinstance(handle, io.BytesIO) and _MEMFD is not None:
+                copy: Any = opened.enter_context(open(_MEMFD("driftscore"), "w+b"))
+                copied = Path(f"/proc/{os.getpid()}/fd/{copy.fileno()}")
+            else:
+                copy = opened.enter_context(tempfile.NamedTemporaryFile(prefix="driftscore-"))
+                copied = Path(copy.name)
             handle.seek(start)
             shutil.copyfileobj(handle, copy)
             copy.flush()
-            return Path(copy.name)
+            return copied
 
         def blocks(sound: soundfile.SoundFile) -> Iterator[Samples]:
             """Yield blocks; where libsndfile fails, ffmpeg goes on before a file is refused."""
             seen = 0
             try:
-                for block in _blocks(sound, name, partial=partial):
+                for block in _blocks(sound, name, bounds, partial=partial, head=head):
                     seen += len(block)
                     yield block
                 if sound.format == "OGG":
@@ -161,7 +171,7 @@ def decoded(recording: Encoded) -> Iterator[Blocks]:
             except _UndecodableError:
                 if shutil.which("ffmpeg") is None:
                     raise
-                _, again = opened.enter_context(_ffmpeg(on_disk(), name))
+                _, again = opened.enter_context(_ffmpeg(on_disk(), name, bounds=bounds))
                 for block in again:
                     yield block[min(seen, len(block)) :]
                     seen -= min(seen, len(block))
@@ -172,18 +182,25 @@ def decoded(recording: Encoded) -> Iterator[Blocks]:
             with silenced():
                 sound = opened.enter_context(soundfile.SoundFile(file))
         except soundfile.LibsndfileError as error:
-            malformed = error.code == _MALFORMED
-            if shutil.which("ffmpeg") is None:
-                raise AudioError(
+            malformed = error.code == _MALFORMED and _NO_LENGTH not in head
+            # Of a stranger's file ffmpeg gets only formats that libsndfile does not know.
+            strange = bounds is not None and error.code != _UNRECOGNISED
+            if strange or shutil.which("ffmpeg") is None:
+                kind = UnknownFormatError if error.code == _UNRECOGNISED else AudioError
+                raise kind(
                     f"{name} is not a sound file that libsndfile can read "
                     f"({error.error_string.strip('.')}); if it is sound, install ffmpeg, or "
                     "convert it to wav or flac"
                 ) from error
         if sound is None or (sound.frames == 0 and shutil.which("ffmpeg")):
             # A length of 0 is often that of a wav that was written into a pipe.
-            rate, own = opened.enter_context(_ffmpeg(on_disk(), name, malformed=malformed))
+            rate, own = opened.enter_context(
+                _ffmpeg(on_disk(), name, malformed=malformed, bounds=bounds)
+            )
         else:
-            rate, own = _checked_rate(sound, name), blocks(sound)
+            rate, own = sound.samplerate, blocks(sound)
+            frames = sound.frames if sound.frames < UNKNOWN_FRAMES else 0
+            check_bounds(name, rate=rate, channels=sound.channels, frames=frames, bounds=bounds)
         yield rate, _readable(own, rate) if partial else own
 
 
@@ -198,35 +215,6 @@ def _readable(blocks: Iterator[Samples], rate: int) -> Iterator[Samples]:
         if not seen:
             raise
         warnings.warn(f"{error}; its first {seen / rate:.2f} s are used", stacklevel=2)
-
-
-@contextmanager
-def decoded_in_memory(content: bytes, name: str, bounds: DecodingBounds) -> Iterator[Blocks]:
-    """Open the content of a sound file with libsndfile, or with ffmpeg if its format is another.
-
-    Nothing is written to disk, except for ffmpeg on systems without files in memory.
-    """
-    try:
-        with silenced():
-            sound = soundfile.SoundFile(io.BytesIO(content))
-    except soundfile.LibsndfileError as error:
-        if error.code != _UNRECOGNISED or shutil.which("ffmpeg") is None:
-            what = error.error_string.strip(".")
-            kind = UnknownFormatError if error.code == _UNRECOGNISED else AudioError
-            raise kind(f"{name} is not a sound file that can be read ({what})") from error
-        with (
-            tempfile.NamedTemporaryFile(prefix="driftscore-")
-            if _MEMFD is None
-            else open(_MEMFD("driftscore"), "w+b") as file
-        ):
-            file.write(content)
-            file.flush()
-            path = file.name if _MEMFD is None else f"/proc/{os.getpid()}/fd/{file.fileno()}"
-            with _ffmpeg(Path(path), name, bounds=bounds) as blocks:
-                yield blocks
-        return
-    with sound:
-        yield _checked_rate(sound, name, bounds), _blocks(sound, name, bounds)
 
 
 _MEMFD = getattr(os, "memfd_create", None)
@@ -322,25 +310,22 @@ def max_hours() -> float:
     return most
 
 
-def _checked_rate(
-    sound: soundfile.SoundFile, name: str, bounds: DecodingBounds | None = None
-) -> int:
-    """Return the rate of a file whose header says something possible."""
-    frames = sound.frames if sound.frames < UNKNOWN_FRAMES else 0
-    rate: int = sound.samplerate
-    check_bounds(name, rate=rate, channels=sound.channels, frames=frames, bounds=bounds)
-    return rate
-
-
 def _blocks(
     sound: soundfile.SoundFile,
     name: str,
     bounds: DecodingBounds | None = None,
     *,
     partial: bool = False,
+    head: bytes = b"",
 ) -> Iterator[Samples]:
-    """Yield a file's mono blocks, and refuse one that ends before its header says."""
+    """Yield a file's mono blocks, and refuse one that ends before its header says.
+
+    The length of an mp3 without a table of its frames is only libsndfile's estimate.
+    """
     rate, channels, missing = sound.samplerate, sound.channels, 0
+    frames = sound.frames
+    if sound.format == "MP3" and not any(tag in head for tag in (b"Xing", b"Info", b"VBRI")):
+        frames = 0
     if match := _SHORT.search(sound.extra_info):
         promised, present = map(int, match.groups())
         # Programs that stream a wav write 0 or a huge size and never return to correct it.
@@ -365,9 +350,9 @@ def _blocks(
         yield _mono_block(block, name)
     if missing:
         raise cut
-    if seen < sound.frames < UNKNOWN_FRAMES:
+    if seen < frames < UNKNOWN_FRAMES:
         raise AudioError(
-            f"{name} is truncated: {seen / rate:.2f} s of {sound.frames / rate:.2f} s could be read"
+            f"{name} is truncated: {seen / rate:.2f} s of {frames / rate:.2f} s could be read"
         )
 
 
@@ -385,8 +370,28 @@ _SHORT = re.compile(
 """How libsndfile's log says that wav, aiff, au, w64 and rf64 end before they should."""
 
 
+def _head(file: BinaryIO) -> bytes:
+    """Return the first bytes of a file, after an ID3 tag."""
+    start = file.tell()
+    head = file.read(_HEAD_BYTES)
+    if head[:3] == b"ID3" and len(head) > 10:
+        size = sum((byte & 0x7F) << 7 * (3 - place) for place, byte in enumerate(head[6:10]))
+        file.seek(start + 10 + size)
+        head = file.read(_HEAD_BYTES)
+    file.seek(start)
+    return head
+
+
+_HEAD_BYTES = 256
+_NO_LENGTH = b"data" + 8 * b"\xff"
+"""The data of a caf that was written into a pipe."""
+
+
 def _check_ogg_end(file: BinaryIO, name: str) -> None:
-    """Refuse an Ogg file (Vorbis, Opus, FLAC) that does not end with the last page of a stream."""
+    """Refuse an Ogg file (Vorbis, Opus, FLAC) whose last page is not complete.
+
+    It need not be marked as the last one: ffmpeg does not mark it when it writes segments.
+    """
     position = file.tell()
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - 2 * _MAX_OGG_PAGE))
@@ -394,8 +399,8 @@ def _check_ogg_end(file: BinaryIO, name: str) -> None:
     file.seek(position)
     page = tail[tail.rfind(b"OggS") :] if b"OggS" in tail else b""
     segments = page[27 : 27 + page[26]] if len(page) > 26 else b""
-    if len(page) < 27 + len(segments) + sum(segments) or not page[5:6] or not page[5] & 4:
-        raise AudioError(f"{name} is truncated: the last page of its stream is missing or cut")
+    if len(page) < 27 or len(page) < 27 + page[26] + sum(segments):
+        raise AudioError(f"{name} is truncated: the last page of its stream is cut")
 
 
 _MAX_OGG_PAGE = 65_307
@@ -442,10 +447,9 @@ def _ffmpeg(
         if stated and "Estimating" not in text and ": Video: " not in text:
             hours, minutes, rest, begin = (float(part or 0) for part in stated.groups())
             length = 3600 * hours + 60 * minutes + rest - max(begin, 0.0)
-            if 0 < seconds < length - _SLACK_S:
-                raise AudioError(
-                    f"{name} is truncated: {seconds:.2f} s of {length:.2f} s could be read"
-                )
+            if seconds < length - _SLACK_S:
+                what = "is truncated" if seconds else "cannot be decoded"
+                raise AudioError(f"{name} {what}: {seconds:.2f} s of {length:.2f} s could be read")
         errors = [line for line in said if "[error]" in line or "[fatal]" in line]
         if malformed and "Estimating" in text:
             raise AudioError(
@@ -466,6 +470,12 @@ def _ffmpeg(
         try:
             head = _read_soon(process, 24, name)
             if len(head) < 24:
+                listener.join()
+                # An mp4 has its index at its end, unless a program has moved it.
+                with open(path, "rb") as file:
+                    is_mp4 = file.read(8)[4:] == b"ftyp"
+                if is_mp4 and "moov atom not found" in "".join(said):
+                    raise AudioError(f"{name} is truncated: the index at its end is missing")
                 raise UnknownFormatError(
                     f"{name} is not a sound file that libsndfile or ffmpeg can read"
                 )

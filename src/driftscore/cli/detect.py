@@ -144,6 +144,11 @@ def detect(
         from driftscore.pictures import HourCounts, PictureTrack, check_picture
 
         check_picture(plot)
+        if len(recordings) > 1 and not any(map(start_of, recordings)):
+            raise UsageError(
+                "No recording says when it starts, so there is no hour of day to draw; name the "
+                "files like 20261116_031500.wav, or draw one recording"
+            )
     for path in (plot, None if clips is None else clips / "event.flac"):
         if path is not None:
             check_output(path)

@@ -28,6 +28,8 @@ from driftscore.live.sources import RawFormat, find_sources
 from driftscore.storage.files import STDOUT, check_output, writing_to
 from driftscore.system.process import Interrupted
 
+LEARN_S = 3600.0
+"""From one learning to the next."""
 _CHECK_S = 0.5  # how often the end of the sources is looked for
 _SETTINGS = {"pre_roll_s": 3.0, "level_seconds": 60.0, "keep_days": 0.0, "disk_share": 0.0,
              "cooldown_s": -1.0, "audit_mb": 1000.0}  # fmt: skip
@@ -55,6 +57,8 @@ _SETTINGS = {"pre_roll_s": 3.0, "level_seconds": 60.0, "keep_days": 0.0, "disk_s
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE",
               help="A setting that is rarely changed, as in pre_roll_s=5; repeatable.")  # fmt: skip
 @click.option("--clips", metavar="DIR", help="Write the audio of events into this folder.")
+@click.option("--learn", is_flag=True,
+              help="Learn from the verdicts in the store, at most once per hour.")  # fmt: skip
 @click.option("--privacy", is_flag=True,
               help="Withhold audio in which speech is found; it finds most, not all.")  # fmt: skip
 @click.option("--spl-offset", type=take.Number(),
@@ -81,6 +85,7 @@ def listen(
     merge: bool,
     settings: tuple[str, ...],
     clips: str | None,
+    learn: bool,
     privacy: bool,
     spl_offset: float | None,
     speed: float,
@@ -120,9 +125,12 @@ def listen(
         check_output(Path(clips) / "clip.flac")
         keep_days = numbers["keep_days"] or None
         folder = EventClips(clips, numbers["pre_roll_s"], keep_days, numbers["disk_share"])
+    if learn and (clips is None or (store is None and decisions is None)):
+        raise UsageError("--learn reads verdicts and clips: give --store FILE and --clips DIR too")
     work = ListenSettings(
-        detection, spl_offset, level_s, clips=folder, privacy=privacy, audit=decisions, merge=merge
-    )
+        detection, spl_offset, level_s, clips=folder, privacy=privacy, audit=decisions, merge=merge,
+        learn_s=LEARN_S if learn else None,
+    )  # fmt: skip
     raw = None
     if pcm is not None:
         form, *texts = pcm.split(":")
@@ -140,13 +148,15 @@ def listen(
     opened = find_sources(sources, speed=speed, raw=raw, notify=notify)
     events_store = decisions
     if events_store is None and store is not None:
-        check_output(store)
         events_store = DecisionStore(store)
+    if events_store is not None and clips is not None:
+        events_store.clips = Path(clips)
     transports: list[Transport] = [*map(Webhook, webhook), *map(Program, programs)]
     if mqtt is not None:
         transports.append(
             Mqtt(mqtt, site, frozenset(opened), calibrated=spl_offset is not None,
-                 change_words=lambda source, text: listener.change_words(source, text))
+                 change_words=lambda source, text: listener.change_words(source, text),
+                 answer=lambda event_id, verdict: listener.answer(event_id, verdict))
         )  # fmt: skip
     # They are closed in this order: deliveries need the store, and all of them may say something.
     outputs: list[Output] = [

@@ -368,6 +368,8 @@ def export(model: str, out: str | None, int8: bool, clips: tuple[str, ...]) -> N
     from driftscore.backbones.clap.export import export as write  # torch is needed only here
 
     home = None if out is None else output_folder(out)
+    if home is not None:
+        check_output(home / "model.onnx")
     say(f"Exporting {model} and comparing it with torch (half a minute to a minute)")
     exported = write(model, home, int8=int8, clips=expand(clips))
     agreement = exported.manifest.agreement

@@ -13,7 +13,14 @@ import click
 
 from driftscore.errors import WriteError
 from driftscore.formats import OutputValue, visible
-from driftscore.storage.files import STDOUT, is_stream, is_url, replacing, writing_to
+from driftscore.storage.files import (
+    STDOUT,
+    check_output,
+    is_stream,
+    is_url,
+    replacing,
+    writing_to,
+)
 from driftscore.system.process import separate_stderr
 from driftscore.system.progress import progress_bar
 
@@ -130,22 +137,32 @@ def watched(
 def output(path: str | None) -> Iterator[IO[str]]:
     """Yield stdout, a device or a pipe, or a file that is moved into place when it is complete.
 
-    A name that is not UTF-8 is written with escapes.
+    It is checked before anything is read. If a disk is full before the end, the rows so far are
+    kept beside it. A name that is not UTF-8 is written with escapes.
     """
     if path is None or path == STDOUT:
         yield sys.stdout
-    elif not is_url(path) and is_stream(path):
+        return
+    check_output(path)
+    if not is_url(path) and is_stream(path):
         with (
             writing_to(path),
             open(path, "a", encoding="utf-8", errors="backslashreplace") as stream,
         ):
             yield stream
-    else:
-        with (
-            replacing(path) as partial,
-            open(partial, "w", encoding="utf-8", errors="backslashreplace") as stream,
-        ):
+        return
+    with (
+        replacing(path) as partial,
+        open(partial, "w", encoding="utf-8", errors="backslashreplace") as stream,
+    ):
+        try:
             yield stream
+            stream.flush()
+        except OSError as error:
+            kept = f"{partial if is_url(path) else path}.partial"
+            partial.replace(kept)
+            what = f"Cannot write {path}: {error.strerror or error}"
+            raise WriteError(f"{what}. The rows that could be written are in {kept}") from error
 
 
 def span_row(

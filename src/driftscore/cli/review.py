@@ -185,7 +185,9 @@ def learn_command(
     with take.make_embedder(**options) as embedder:
         classifier = take.make_classifier(embedder, base.names, **options)
         window_s, hop_s = window_and_hop(Detection(), embedder.backbone)
-        answers = answers_of(reviewed, embedder, window_s=window_s, hop_s=hop_s)
+        answers = answers_of(
+            reviewed.events, reviewed.sound, embedder, window_s=window_s, hop_s=hop_s
+        )
         learnt, summaries = learn(classifier, base, answers, target=target)
         if Path(out).suffix == ".toml":
             folder = Path(out).with_suffix("")

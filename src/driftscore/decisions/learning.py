@@ -1,5 +1,7 @@
 """Learn from answers: right events become examples, wrong ones negative examples of their label.
 
+Labels with fewer than `MIN_RIGHT` right answers keep their words alone: one or two examples bring
+more false events than they find.
 Thresholds follow from all answers. Every answer is scored by a head that has not learnt from it
 (`FOLDS` parts), as a multiple of the label's spread, as thresholds are (`events/thresholds.py`).
 The lowest multiple from which on the share of right answers reaches the target is where the answers
@@ -8,6 +10,7 @@ The threshold goes there by n / (n + `PRIOR_ANSWERS`) of the way from the usual 
 """
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,17 +23,19 @@ from driftscore.audio.decoding import Samples, check_file
 from driftscore.audio.recordings import Audio, native_blocks
 from driftscore.backbones.vectors import Matrix
 from driftscore.classifier import Classifier
-from driftscore.decisions.records import RIGHT, WRONG
-from driftscore.decisions.review import TARGET, Review
+from driftscore.decisions.records import RIGHT, WRONG, StoredEvent
+from driftscore.decisions.review import TARGET
 from driftscore.detector import Detector
 from driftscore.embedder import Embedder
 from driftscore.engines.examples import embed_examples
 from driftscore.errors import AudioError, UsageError
 from driftscore.events.thresholds import LOWEST
+from driftscore.events.tracking import Detection
 from driftscore.events.watchlist import WatchedLabel, WatchList
 from driftscore.scoring.examples import Example, Examples
 
 FOLDS = 5
+MIN_RIGHT = 3
 PRIOR_ANSWERS = 20
 """Answers that move a threshold half of the way."""
 NO_ANSWERS = (
@@ -40,13 +45,17 @@ NO_ANSWERS = (
 _MAX_S = 60.0
 
 
+Sound = tuple[Path, float, float]
+"""A file, and from when to when it has an event, in seconds."""
+
+
 @dataclass(frozen=True, eq=False)
 class AnsweredEvent:
     """An event that a person answered, with what a head can score of it."""
 
     label: str
     right: bool
-    audio: Audio
+    sound: Sound
     example: Example
     rows: Matrix
     """The embeddings of its windows, as the detector cuts them."""
@@ -65,12 +74,17 @@ class LearntLabel:
     right_kept: int
     """Right answers that are reported by a head and threshold of the other answers."""
     wrong_kept: int
+    learnt: bool = True
+    """Whether the answers are examples, and not only those of the threshold."""
 
     def __str__(self) -> str:
         way = "stays" if abs(self.multiple - self.usual) < 0.005 else "rises"
         way = "falls" if self.multiple < self.usual - 0.005 else way
+        examples = f"{self.right} examples, {self.wrong} negative examples"
+        if not self.learnt:
+            examples = f"too few of {self.right + self.wrong} answers are right for examples"
         return (
-            f"{self.label}: {self.right} examples, {self.wrong} negative examples; the threshold "
+            f"{self.label}: {examples}; the threshold "
             f"{way} from {self.usual:.2f} to {self.multiple:.2f} spreads; of answers left out, "
             f"{self.right_kept} of {self.right} right and {self.wrong_kept} of {self.wrong} wrong "
             "ones would be reported"
@@ -78,13 +92,18 @@ class LearntLabel:
 
 
 def answers_of(
-    review: Review, embedder: Embedder, *, window_s: float, hop_s: float
+    events: Iterable[StoredEvent],
+    sound_of: Callable[[StoredEvent], Sound | None],
+    embedder: Embedder,
+    *,
+    window_s: float,
+    hop_s: float,
 ) -> list[AnsweredEvent]:
     """Return the answers right and wrong whose audio can be read."""
     answers = []
     with Embedder(embedder.backbone, audio_cache=True) as cached:
-        for event in review.events:
-            sound = review.sound(event) if event.verdict in (RIGHT, WRONG) else None
+        for event in events:
+            sound = sound_of(event) if event.verdict in (RIGHT, WRONG) else None
             if sound is None:
                 continue
             try:
@@ -94,7 +113,7 @@ def answers_of(
             except AudioError:
                 continue
             rows = np.stack([row for *_, row in windows])
-            answers.append(AnsweredEvent(event.label, event.verdict == RIGHT, audio, example, rows))
+            answers.append(AnsweredEvent(event.label, event.verdict == RIGHT, sound, example, rows))
     return answers
 
 
@@ -104,10 +123,11 @@ def learn(
     answers: Sequence[AnsweredEvent],
     *,
     target: float = TARGET,
+    settings: Detection | None = None,
 ) -> tuple[WatchList, list[LearntLabel]]:
     """Return the watch list with thresholds of the answers, and what changed for each label.
 
-    The thresholds belong to a detector that learns from the answers as well (`write_examples`).
+    The classifier has learnt from the answers as well, and the thresholds belong to its detectors.
     """
     if not answers:
         raise UsageError(NO_ANSWERS)
@@ -117,10 +137,10 @@ def learn(
     multiples = np.zeros(len(answers))
     for fold in range(FOLDS):
         others = {number for number in range(len(answers)) if number % FOLDS != fold}
-        detector = learnt_detector(classifier, watch, answers, others.__contains__)
+        detector = learnt_detector(classifier, watch, answers, others.__contains__, settings)
         for number in range(fold, len(answers), FOLDS):
             multiples[number] = _multiple(detector, answers[number])
-    detector = learnt_detector(classifier, watch, answers, lambda _: True)
+    detector = learnt_detector(classifier, watch, answers, lambda _: True, settings)
     spreads, summaries = detector.rules.spreads, []
     changed = list(watch.labels)
     for c, label in enumerate(watch.labels):
@@ -135,6 +155,7 @@ def learn(
             LearntLabel(
                 label.name, int(right.sum()), int((~right).sum()), usual, multiple,
                 int((above & right).sum()), int((above & ~right).sum()),
+                label.name in _with_examples(answers),
             )
         )  # fmt: skip
         threshold = multiple * (1.0 if spreads is None else float(spreads[c]))
@@ -147,16 +168,24 @@ def learnt_detector(
     watch: WatchList,
     answers: Sequence[AnsweredEvent],
     chosen: Callable[[int], bool],
+    settings: Detection | None = None,
 ) -> Detector:
     """Return the detector that has learnt from the answers whose numbers are chosen."""
     positive: dict[str, list[Example]] = {}
     negative: dict[str, list[Example]] = {}
+    enough = _with_examples(answers)
     for number, answer in enumerate(answers):
-        if chosen(number):
+        if chosen(number) and answer.label in enough:
             group = positive if answer.right else negative
             group.setdefault(answer.label, []).append(answer.example)
     classifier.examples_ = Examples(positive, negative)
-    return classifier.detector(watch)
+    return classifier.detector(watch, settings)
+
+
+def _with_examples(answers: Sequence[AnsweredEvent]) -> set[str]:
+    """Return the labels that have enough right answers to learn from them."""
+    counts = Counter(answer.label for answer in answers if answer.right)
+    return {label for label, count in counts.items() if count >= MIN_RIGHT}
 
 
 def _multiple(detector: Detector, answer: AnsweredEvent) -> float:
@@ -190,15 +219,17 @@ def fitted_multiple(
     return usual + len(values) / (len(values) + PRIOR_ANSWERS) * (wanted - usual)
 
 
-def write_examples(folder: Path, watch: WatchList, answers: Iterable[AnsweredEvent]) -> WatchList:
-    """Write the audio of answers into a folder; return the list that names it, as patterns."""
+def write_examples(folder: Path, watch: WatchList, answers: Sequence[AnsweredEvent]) -> WatchList:
+    """Write the audio that was learnt from into a folder; return the list that names it."""
     patterns: dict[tuple[str, bool], str] = {}
-    for answer in answers:
+    enough = _with_examples(answers)
+    for answer in (answer for answer in answers if answer.label in enough):
         name = "_".join(answer.label.split()).replace(os.sep, "_")
         place = folder / name / (RIGHT if answer.right else WRONG)
         place.mkdir(parents=True, exist_ok=True)
         path = place / f"{answer.example.sha256[:16]}.wav"
-        soundfile.write(path, answer.audio.samples, answer.audio.rate, subtype="PCM_16")
+        audio = excerpt(*answer.sound)
+        soundfile.write(path, audio.samples, audio.rate, subtype="PCM_16")
         patterns[answer.label, answer.right] = f"{folder.name}/{name}/{place.name}/*.wav"
     labels = []
     for label in watch.labels:

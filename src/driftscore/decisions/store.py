@@ -65,7 +65,7 @@ from driftscore.engines.window_log import WindowLog
 from driftscore.errors import AuditError, FormatError, StoreError, UsageError
 from driftscore.events.tracking import Event, Observer
 from driftscore.scoring.head import Result
-from driftscore.storage.files import is_file, is_url, sha256
+from driftscore.storage.files import check_output, is_file, is_url, sha256
 from driftscore.storage.sqlite import open_database
 from driftscore.version import __version__
 
@@ -146,6 +146,8 @@ class DecisionStore:
         self.path = Path(path)
         if self.path.is_dir():
             raise UsageError(f"{path} is a folder; name a file, as in {self.path / 'decisions.db'}")
+        if not self.path.exists():
+            check_output(path)
         self.clips = clips
         self.keep_audio = keep_audio
         self.copies = self.path.with_name(self.path.name + ".audio")
@@ -420,6 +422,11 @@ class DecisionStore:
         first = float("-inf") if since is None else since.timestamp()
         last = float("inf") if until is None else until.timestamp()
         return [StoredEvent(*row) for row in self._read(query, (first, last, limit))]
+
+    def answered(self) -> list[StoredEvent]:
+        """Return the events with the verdict right or wrong, in the order of their ids."""
+        query = f"SELECT {_EVENT} WHERE verdict IN ('{RIGHT}', '{WRONG}') ORDER BY id"
+        return [StoredEvent(*row) for row in self._read(query)]
 
     def levels(self, since: datetime, until: datetime) -> dict[str, list[tuple[str, float]]]:
         """Return the LAeq of each source between two times, each with the end of its interval."""

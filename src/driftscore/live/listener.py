@@ -3,19 +3,25 @@
     with Listener(classifier, WatchList.of(["dog bark"]), {"yard": Microphone("usb")}) as listener:
         listener.wait()
 
-Each source has a thread that reads and one that works; the model is shared.
+Each source has a thread that reads and one that works; the model is shared. With `learn_s` one more
+learns from the verdicts in the store, at the start and then at most that often. What is learnt is
+kept nowhere: it follows from the verdicts, and a listener without `learn_s` works as before them.
 """
 
+import copy
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from msgspec import structs
 
 from driftscore.classifier import Classifier
-from driftscore.decisions.records import Words
-from driftscore.decisions.store import DecisionStore
-from driftscore.errors import DriftscoreError
+from driftscore.decisions.learning import AnsweredEvent, LearntLabel, Sound, answers_of, learn
+from driftscore.decisions.records import RIGHT, StoredEvent, Words
+from driftscore.decisions.store import MAX_CLIP_S, DecisionStore
+from driftscore.detector import Detector
+from driftscore.errors import DriftscoreError, UsageError
 from driftscore.events.watchlist import WatchedLabel, WatchList
 from driftscore.live.outputs import Output, Outputs, SourceView
 from driftscore.live.policy import Policy
@@ -65,7 +71,15 @@ class Listener:
         self.failure = ""
         """An unexpected error that stopped the listener."""
         work = self._settings
-        newest = max((one.newest() for one in outputs if isinstance(one, DecisionStore)), default=0)
+        self._store = next((one for one in outputs if isinstance(one, DecisionStore)), None)
+        if work.learn_s is not None and (self._store is None or self._store.clips is None):
+            raise UsageError("To learn from verdicts a listener needs a store, and clips of events")
+        self._answers: dict[int, AnsweredEvent] = {}
+        """What was learnt from, by the ids of the events."""
+        self._watch = dict.fromkeys(sources, watch)
+        """What each source is searched for, without what was learnt."""
+        self._learner: threading.Thread | None = None
+        newest = 0 if self._store is None else self._store.newest()
         policy = Policy(merge=work.merge, newest=newest)
         detector = classifier.detector(watch, work.detection)
         guarded = work.privacy and (work.clips is not None or work.audit is not None)
@@ -81,6 +95,10 @@ class Listener:
             self.outputs.send(Words(name, worker.detector.watch))
             self._start(f"read {name}", partial(worker.reader.run, self._stop))
             self._start(f"work {name}", worker.run)
+        if self._settings.learn_s is not None:
+            # It has no end of its own, so nobody waits for it.
+            self._start("learn", partial(self._keep_learning, self._settings.learn_s))
+            self._learner = self._threads.pop()
         return self
 
     def wait(self, timeout_s: float | None = None) -> bool:
@@ -94,7 +112,7 @@ class Listener:
     def stop(self) -> None:
         """Stop reading, work on what was read, report the last events and close the outputs."""
         self._stop.set()
-        for thread in self._threads:
+        for thread in (*self._threads, *filter(None, (self._learner,))):
             thread.join(JOIN_S)
         for worker in self._workers.values():
             if worker.status is not None and worker.status.online:
@@ -132,15 +150,78 @@ class Listener:
                 if self._requests[source] is not request:
                     return  # there is a newer request
                 try:
-                    watch = changed_watch(worker.detector.watch, text)
-                    detector = self._classifier.detector(watch, self._settings.detection)
+                    watch = changed_watch(self._watch[source], text)
+                    detector, _ = self._learnt(watch)
                 except DriftscoreError as error:
                     self._notify(f"{source}: the words {text[:200]!r} cannot be used: {error}")
                     self.outputs.send(Words(source, worker.detector.watch))
                     return
+                self._watch[source] = watch
             worker.change(detector)
 
         self._start(f"words {source}", rebuild)
+
+    def answer(self, event_id: int, verdict: str) -> None:
+        """Keep a verdict on an event in the store; what cannot be kept is reported."""
+        try:
+            if self._store is None:
+                raise UsageError("A verdict is kept in the store: give --store FILE")
+            if not self._store.review(event_id, verdict):
+                raise UsageError(f"There is no event {event_id} in {self._store.path}")
+        except DriftscoreError as error:
+            self._notify(f"the verdict {verdict[:20]!r} is not kept: {error}")
+
+    def _keep_learning(self, learn_s: float) -> None:
+        """Learn from the verdicts in the store whenever there are others, at most so often."""
+        learnt_from: list[tuple[int, str]] = []
+        while self._store is not None:
+            try:
+                events = self._store.answered()
+                if learnt_from != [(event.id, event.verdict) for event in events]:
+                    learnt_from = [(event.id, event.verdict) for event in events]
+                    self._learn(events)
+            except DriftscoreError as error:
+                self._notify(f"nothing was learnt: {error}")
+            if self._stop.wait(learn_s):
+                return
+
+    def _learn(self, events: Sequence[StoredEvent]) -> None:
+        """Learn from answered events, for every source, and say what has changed."""
+
+        def clip(event: StoredEvent) -> Sound | None:
+            path = None if self._store is None else self._store.clip(event.id)
+            return None if path is None else (path, 0.0, MAX_CLIP_S)
+
+        first = next(iter(self._workers.values())).detector
+        answers = {}
+        for event in events:
+            answer = self._answers.get(event.id)
+            if answer is None:
+                answer = next(iter(answers_of(
+                    [event], clip, first.embedder, window_s=first.window_s, hop_s=first.hop_s
+                )), None)  # fmt: skip
+            if answer is not None:
+                answers[event.id] = replace(answer, right=event.verdict == RIGHT)
+        said: set[str] = set()
+        with self._rebuilding:
+            self._answers = answers
+            for name, worker in self._workers.items():
+                detector, summaries = self._learnt(self._watch[name])
+                said |= set(map(str, summaries))
+                worker.change(detector)
+        self._notify(f"learnt from {len(answers)} answers; without --learn all is as before")
+        for line in sorted(said):
+            self._notify(line)
+
+    def _learnt(self, watch: WatchList) -> tuple[Detector, list[LearntLabel]]:
+        """Return the detector of a list that has learnt from the answers to its labels."""
+        settings = self._settings.detection
+        summaries: list[LearntLabel] = []
+        answers = [answer for answer in self._answers.values() if answer.label in watch.names]
+        classifier = copy.copy(self._classifier)  # it keeps what it has learnt
+        if answers:
+            watch, summaries = learn(classifier, watch, answers, settings=settings)
+        return classifier.detector(watch, settings), summaries
 
     def _start(self, name: str, work: Callable[[], None]) -> None:
         """Start a thread; an error that no one foresaw stops the listener instead of the thread."""

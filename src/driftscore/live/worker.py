@@ -59,6 +59,7 @@ class ListenSettings:
         audit: where decisions are recorded; None for nowhere.
         merge: whether a sound that several sources have at the same time is reported once.
         retry_s: seconds after which a source that failed is opened again; twice as long each time.
+        learn_s: seconds after which new verdicts in the store are learnt from; None for never.
 
     """
 
@@ -70,6 +71,7 @@ class ListenSettings:
     audit: DecisionStore | None = None
     merge: bool = False
     retry_s: float = FIRST_WAIT_S
+    learn_s: float | None = None
 
 
 class _Run:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from starlette.exceptions import HTTPException
 
-from driftscore.audio.decoding import DecodingBounds, UnknownFormatError, decoded_in_memory
+from driftscore.audio.decoding import DecodingBounds, UnknownFormatError, decoded
 from driftscore.audio.recordings import Audio, read_blocks
 from driftscore.errors import AudioError, DriftscoreError, LimitError, UsageError
 from driftscore.service.settings import Limits
@@ -35,7 +35,7 @@ def decode(content: bytes, *, rate: int | None, limits: Limits, name: str = NAME
         raise AudioError(f"{name} is empty; send the bytes of a sound file")
     bounds = DecodingBounds(limits.seconds, limits.decoded_bytes)
     try:
-        with decoded_in_memory(content, name, bounds) as (native, blocks):
+        with decoded(content, name=name, bounds=bounds) as (native, blocks):
             audio = read_blocks((native, blocks), rate=rate, name=name)
     except UnknownFormatError as error:
         more = "that ffmpeg reads" if shutil.which("ffmpeg") else "if ffmpeg is installed there"

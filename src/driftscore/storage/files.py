@@ -106,7 +106,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
                 try:
                     system.put_file(str(partial), inside)
                 except Exception as error:  # each store has errors of its own
-                    raise WriteError(f"Cannot write {path}: {first_line(error)}") from error
+                    kept = tempfile.mkstemp(partial.suffix, "driftscore-")[1]
+                    shutil.copyfile(partial, kept)
+                    raise WriteError(
+                        f"Cannot write {path}: {first_line(error)}. The content is in {kept}"
+                    ) from error
                 return
             with open(partial, "rb") as content:
                 if os.fspath(path) == STDOUT:

@@ -9,6 +9,8 @@
     driftscore/<site>/<source>/last               the last event
     driftscore/<site>/<source>/level              laeq, l10, l90
     driftscore/<site>/<source>/words              the labels; set by .../words/set
+    driftscore/<site>/<source>/verdict/set        right | wrong | unsure, of the last event; of any
+                                                  other: {"id": "...", "verdict": "right"}
     homeassistant/device/driftscore_<site>_<source>/config
 
 Topics and field names are a contract with users: they do not change. States are kept here and sent
@@ -28,6 +30,8 @@ from urllib.parse import unquote, urlsplit
 
 from driftscore.decisions.records import (
     END,
+    RIGHT,
+    WRONG,
     JsonFields,
     LevelReport,
     LiveReport,
@@ -49,7 +53,7 @@ MAX_WORDS = 10_000  # bytes of a message that changes the words
 _PORTS = {"mqtt": 1883, "mqtts": 8883}
 _EVENT_FIELDS = ("phase", "label", "score", "start", "end", "duration_s", "snr_db", "id",
                  "start_id", "withdrawn", "late")  # fmt: skip
-_TAKEN = ("sound", "last", "level", "words")
+_TAKEN = ("sound", "last", "level", "words", "verdict_right", "verdict_wrong")
 
 
 class Mqtt:
@@ -63,6 +67,7 @@ class Mqtt:
         sources: the names of the sources.
         calibrated: whether levels are dBA.
         change_words: called with a source and its new words.
+        answer: called with the id of an event and a verdict on it.
 
     """
 
@@ -74,6 +79,7 @@ class Mqtt:
         *,
         calibrated: bool,
         change_words: Callable[[str, str], None],
+        answer: Callable[[int, str], None] = lambda *_: None,
     ) -> None:
         self._site = slug(site)
         client, host, port = _open_client(url, f"driftscore_{self._site}_{os.getpid()}")
@@ -86,7 +92,9 @@ class Mqtt:
                 f"The names of the sources are too alike for topics: {sorted(sources)}"
             )
         self._calibrated = calibrated
-        self._change_words = change_words
+        self._change_words, self._answer = change_words, answer
+        self._last_ids: dict[str, int] = {}
+        """The last event of each source."""
         self._lock = threading.RLock()
         self._labels: dict[str, dict[str, str]] = {name: {} for name in sources}
         """The labels of each source in topics."""
@@ -128,6 +136,7 @@ class Mqtt:
             home, labels = self._home(report.source), self._labels[report.source]
             if isinstance(report, StoredEvent):
                 if not report.rejected:
+                    self._last_ids[report.source] = report.id
                     self._state(f"{home}/last", self._payload(report.message()))
             elif isinstance(report, LevelReport):
                 level = {name: value for name, value in vars(report).items() if name != "source"}
@@ -200,6 +209,7 @@ class Mqtt:
         client.subscribe(BIRTH, qos=1)
         for source in self._slugs:
             client.subscribe(f"{self._home(source)}/words/set", qos=1)
+            client.subscribe(f"{self._home(source)}/verdict/set", qos=1)
         self._send_everything()
         self._ready()
 
@@ -228,6 +238,8 @@ class Mqtt:
         for source in self._slugs:
             if message.topic == f"{self._home(source)}/words/set" and not message.retain:
                 self._change_words(source, text)
+            if message.topic == f"{self._home(source)}/verdict/set" and not message.retain:
+                self._answer(*_verdict(text, self._last_ids.get(source, 0)))
 
     def _send_everything(self) -> None:
         """Send discovery and all states: to a broker or a Home Assistant that knows nothing."""
@@ -281,6 +293,15 @@ class Mqtt:
             command_topic=f"{home}/words/set",
             state_topic=f"{home}/words",
         )
+        for verdict in (RIGHT, WRONG):
+            components[f"verdict_{verdict}"] = entity(
+                "button",
+                f"verdict_{verdict}",
+                f"Last sound was {verdict}",
+                entity_category="diagnostic",
+                command_topic=f"{home}/verdict/set",
+                payload_press=verdict,
+            )
         components.update({name: {"platform": "binary_sensor"} for name in removed})
         several = f" {self._slugs[source]}" if len(self._slugs) > 1 else ""
         payload = {
@@ -308,6 +329,15 @@ class Mqtt:
         """Send a message that is retained; all of them are sent again after a connection."""
         if self._client.is_connected():
             self._client.publish(topic, payload, qos=1, retain=True)
+
+
+def _verdict(text: str, last_id: int) -> tuple[int, str]:
+    """Return the event that a message is about, and what it says of it."""
+    try:
+        fields = json.loads(text)
+        return int(fields["id"]), str(fields["verdict"])
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return last_id, text.strip().lower()
 
 
 def _open_client(url: str, client_id: str) -> tuple[Any, str, int]:
