@@ -47,9 +47,9 @@ def test_the_reach_is_the_mean_of_the_highest_scores_in_upper_spreads() -> None:
     assert reach(scores[:20]).shape == (2,)
 
 
-def test_a_threshold_moves_with_the_reach_up_to_a_limit() -> None:
+def test_a_short_reach_lowers_a_threshold_up_to_a_limit_and_a_far_one_leaves_it() -> None:
     far = np.array([TYPICAL_REACH, TYPICAL_REACH + 1, TYPICAL_REACH - 1, 99.0, -99.0])
-    expected = [0, REACH_WEIGHT, -REACH_WEIGHT, MAX_REACH_SHIFT, -MAX_REACH_SHIFT]
+    expected = [0, 0, -REACH_WEIGHT, 0, -MAX_REACH_SHIFT]
     np.testing.assert_allclose(reach_shift(far), expected, atol=1e-12)
 
 

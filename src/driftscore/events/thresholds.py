@@ -10,9 +10,10 @@ How often other sounds reach a multiple was measured once (`RATES`, `python -m
 training.false_alarms`), for 53 words in six hours of soundscapes with two sounds per minute.
 
 Words differ in how far sounds can rise above the others: the highest 0.3 % of the sounds of the
-calibration are at 3 u for "street music" and at 9 u for "cow". This `reach` of a label moves its
-threshold by `REACH_WEIGHT` of its distance from the typical one, so that a word that nothing scores
-high for is not given up, and it says how well a word can be expected to work (`promise`). A word
+calibration are at 3 u for "street music" and at 9 u for "cow". A word whose `reach` is below the
+typical one gets a lower threshold, by `REACH_WEIGHT` of the difference, so that a word that nothing
+scores high for is not given up; the reach also says how well a word can be expected to work
+(`promise`). A word
 that often comes near its threshold in a recording gets a higher one from then on (`restlessness`).
 
 In a quiet recording of the place each label has its own rate (`quiet_multiples`); in a recording
@@ -30,7 +31,7 @@ from driftscore.errors import UsageError
 DEFAULT_FALSE_ALARMS = 1.0
 """False alarms per hour and label, in a place with two other sounds per minute."""
 RATES = (
-    (2.0, 2.99), (2.5, 1.3), (3.0, 0.592), (3.5, 0.263), (4.0, 0.145), (4.5, 0.0789), (5.0, 0.0395),
+    (2.0, 4.04), (2.5, 1.86), (3.0, 0.803), (3.5, 0.395), (4.0, 0.224), (4.5, 0.105), (5.0, 0.0658),
 )  # fmt: skip
 """Multiples of the upper spread, and how often per hour other sounds reach them for one label."""
 MIN_LEARNT, TYPICAL_TAIL, MAX_TAIL_SHIFT = 3, 4.1, 1.0
@@ -40,7 +41,7 @@ in words, and 3.0 to 7.0 for learnt ones: the multiple moves by the difference, 
 TOP_SHARE, TYPICAL_REACH, REACH_WEIGHT, MAX_REACH_SHIFT = 1 / 320, 5.3, 0.3, 1.0
 """The share of sounds that a reach is the mean of, the reach of the median word, and how far a
 threshold moves with it; chosen on the families "choose" of `training.corpora.event_families`."""
-LOW_RATE = 4.67
+LOW_RATE = 5.78
 """How often per hour other sounds reach the lowest multiple of `RATES` for one label, if its
 threshold does not move."""
 RESTLESS_H, FORGET_H, MAX_RESTLESS = 0.5, 3.0, 2.5
@@ -90,9 +91,12 @@ def reach(scores: Scores) -> Scores:
 
 
 def reach_shift(reached: Scores) -> Scores:
-    """Return what is added to the multiple of labels in words, given their reach."""
+    """Return what is added to the multiple of labels in words, given their reach: 0 or less.
+
+    A far reach raises nothing: the sounds that reach far may be the label's own.
+    """
     shift: Scores = REACH_WEIGHT * (reached - TYPICAL_REACH)
-    return np.clip(shift, -MAX_REACH_SHIFT, MAX_REACH_SHIFT)
+    return np.clip(shift, -MAX_REACH_SHIFT, 0.0)
 
 
 def promise(reached: float) -> str:
