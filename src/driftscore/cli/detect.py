@@ -316,8 +316,9 @@ class EventSearch:
         threshold = self.detector.settings.threshold
         budget = f"a threshold of {threshold or 0:g}"
         if threshold is None:
+            asked = self.detector.false_alarms
             budget = (
-                f"{self.detector.false_alarms} false alarms per hour and label asked for "
+                f"{asked} false alarm{'' if asked == '1' else 's'} per hour and label asked for "
                 f"(by the {self.detector.source})"
             )
             if self.detector.calibration is None:

@@ -45,7 +45,7 @@ NO_ANSWERS = (
 _MAX_S = 60.0
 
 
-Sound = tuple[Path, float, float]
+_Sound = tuple[Path, float, float]
 """A file, and from when to when it has an event, in seconds."""
 
 
@@ -55,7 +55,7 @@ class AnsweredEvent:
 
     label: str
     right: bool
-    sound: Sound
+    sound: _Sound
     example: Example
     rows: Matrix
     """The embeddings of its windows, as the detector cuts them."""
@@ -93,7 +93,7 @@ class LearntLabel:
 
 def answers_of(
     events: Iterable[StoredEvent],
-    sound_of: Callable[[StoredEvent], Sound | None],
+    sound_of: Callable[[StoredEvent], _Sound | None],
     embedder: Embedder,
     *,
     window_s: float,
