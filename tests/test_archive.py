@@ -443,19 +443,18 @@ def test_find_cuts_clips_and_writes_a_page(tmp_path: Path, run: Run, speech_free
     assert "20260101_030000.wav" in err
 
 
-def test_find_looks_for_what_examples_sound_like(
-    tmp_path: Path, run: Run, speech_free: Path
-) -> None:
+def test_find_looks_for_what_examples_sound_like(tmp_path: Path, run: Run) -> None:
     """The sound of an example is a part of one recording; no word is needed for it."""
-    out = tmp_path / "archive"
-    run("embed", speech_free, "--out", f"{out}/", "--window", "2", "--hop", "2")
-    samples, rate = soundfile.read(speech_free / "20260103_030000.wav")
-    soundfile.write(tmp_path / "bell.wav", samples[2 * rate : 6 * rate], rate)
+    out, sounds = tmp_path / "archive", Path(__file__).parents[1] / "demo" / "sounds"
+    files = [sounds / f"{name}.flac" for name in ("rain", "church_bell", "siren", "crickets")]
+    run("embed", *files, "--out", f"{out}/", "--window", "2", "--hop", "2")
+    samples, rate = soundfile.read(sounds / "church_bell.flac")
+    soundfile.write(tmp_path / "bell.wav", samples[: 3 * rate], rate)
     given = ("--examples", f"bell={tmp_path / 'bell.wav'}", "--in", out, "-f", "json")
     status, text, err = run("find", *given, "--top", "1")
     assert status == 0, err
     (place,) = json.loads(text)
-    assert (place["label"], Path(place["file"]).name) == ("bell", "20260103_030000.wav")
+    assert (place["label"], Path(place["file"]).name) == ("bell", "church_bell.flac")
     status, text, err = run("find", "siren", *given, "--top", "2")
     assert status == 0, err
     assert [row["label"] for row in json.loads(text)] == ["siren"] * 2 + ["bell"] * 2

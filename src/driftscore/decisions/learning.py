@@ -45,7 +45,7 @@ NO_ANSWERS = (
 _MAX_S = 60.0
 
 
-_Sound = tuple[Path, float, float]
+EventSound = tuple[Path, float, float]
 """A file, and from when to when it has an event, in seconds."""
 
 
@@ -55,7 +55,7 @@ class AnsweredEvent:
 
     label: str
     right: bool
-    sound: _Sound
+    sound: EventSound
     example: Example
     rows: Matrix
     """The embeddings of its windows, as the detector cuts them."""
@@ -93,7 +93,7 @@ class LearntLabel:
 
 def answers_of(
     events: Iterable[StoredEvent],
-    sound_of: Callable[[StoredEvent], _Sound | None],
+    sound_of: Callable[[StoredEvent], EventSound | None],
     embedder: Embedder,
     *,
     window_s: float,

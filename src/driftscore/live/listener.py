@@ -17,7 +17,7 @@ from functools import partial
 from msgspec import structs
 
 from driftscore.classifier import Classifier
-from driftscore.decisions.learning import AnsweredEvent, LearntLabel, Sound, answers_of, learn
+from driftscore.decisions.learning import AnsweredEvent, EventSound, LearntLabel, answers_of, learn
 from driftscore.decisions.records import RIGHT, StoredEvent, Words
 from driftscore.decisions.store import MAX_CLIP_S, DecisionStore
 from driftscore.detector import Detector
@@ -188,7 +188,7 @@ class Listener:
     def _learn(self, events: Sequence[StoredEvent]) -> None:
         """Learn from answered events, for every source, and say what has changed."""
 
-        def clip(event: StoredEvent) -> Sound | None:
+        def clip(event: StoredEvent) -> EventSound | None:
             path = None if self._store is None else self._store.clip(event.id)
             return None if path is None else (path, 0.0, MAX_CLIP_S)
 
