@@ -54,7 +54,6 @@ def find(
     WORDS are labels, each in quotes or all separated by commas. Scores are those by which
     `detect` judges windows, and overlapping windows are one place.
 
-    $ driftscore find "glass breaking" --in archive/
     $ driftscore find "glass breaking, siren" --in archive/ --top 20 --format html --out places.html
     $ driftscore find --examples "doorbell=bell*.wav" --in archive/
     """
