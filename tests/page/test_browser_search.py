@@ -81,7 +81,7 @@ def test_the_other_tabs_are_there_and_a_link_opens_them(visit: Visit) -> None:
     expect(page.locator(".fits .headline")).to_have_text("siren")
     page.get_by_role("tab", name="Search").click()
     expect(page.locator("#find")).to_be_visible()
-    assert page.url.endswith("#tab=search")
+    expect(page).to_have_url(re.compile("#tab=search$"))
 
 
 @pytest.mark.parametrize("visit", [{}, {"color_scheme": "dark"}, PHONE], indirect=True)

@@ -68,7 +68,6 @@ def serve(
     Classification, events, embeddings and heads (extra: serve).
 
     $ driftscore serve night.flac --events events.csv
-    $ driftscore serve --archive archive/
     $ driftscore serve --host 0.0.0.0 --token-file token.txt --store events.db
     """
     try:
