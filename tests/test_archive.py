@@ -407,6 +407,9 @@ def test_find_ranks_the_windows_of_detect(tmp_path: Path, run: Run, speech_free:
         # in standard deviations, and cosines: an affine function of each other
         scores = [[row["score"] for row in part] for part in (found, rows[:6])]
         assert np.corrcoef(scores)[0, 1] > 0.99
+        precisions = [row["precision"] for row in found]
+        assert precisions == sorted(precisions, reverse=True)
+        assert 0 <= precisions[-1] <= precisions[0] <= 1
         assert [(r["file"], r["start_s"], r["end_s"]) for r in found[:3]] == [
             (r["file"], r["start_s"], r["end_s"]) for r in rows[:3]
         ]

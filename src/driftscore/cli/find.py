@@ -15,13 +15,13 @@ from driftscore.cli.output import counted, output, report_model, say, span_row
 from driftscore.engines.archive import open_embeddings
 from driftscore.errors import DriftscoreError, UsageError
 from driftscore.events.clips import ClipFolder
-from driftscore.events.search import Place, search
+from driftscore.events.search import Place, expected_precisions, search
 from driftscore.events.tracking import Event
 from driftscore.formats import find_format, write_rows
 from driftscore.storage.files import check_output
 from driftscore.text.prompts import split_labels
 
-COLUMNS = ("file", "start_s", "end_s", "time", "label", "score", "unit", "error")
+COLUMNS = ("file", "start_s", "end_s", "time", "label", "score", "precision", "unit", "error")
 
 
 @app.command()
@@ -52,7 +52,8 @@ def find(
     """Find the best places of an archive for words, without reading audio.
 
     WORDS are labels, each in quotes or all separated by commas. Scores are those by which
-    `detect` judges windows, and overlapping windows are one place.
+    `detect` judges windows, and overlapping windows are one place. `precision` is the share
+    of the places up to this one that is expected to be right, estimated without labels.
 
     $ driftscore find "glass breaking, siren" --in archive/ --top 20 --format html --out places.html
     $ driftscore find --examples "doorbell=bell*.wav" --in archive/
@@ -79,11 +80,13 @@ def find(
     )  # fmt: skip
     places = search(detector.head, stored, top=top, labels=len(detector.watch.names))
     unit = detector.head.unit
+    precisions = expected_precisions(places, detector.head, detector.calibration, stored)
+    rows = (
+        place_row(place) | {"precision": precision, "unit": unit}
+        for place, precision in zip(places, precisions, strict=True)
+    )
     with output(out) as stream:
-        write_rows(
-            (place_row(place) | {"unit": unit} for place in places), writer, stream,
-            title=TITLES[unit], columns=COLUMNS,
-        )  # fmt: skip
+        write_rows(rows, writer, stream, title=TITLES[unit], columns=COLUMNS)
     say(f"{counted(len(places), 'place')} in {counted(stored.count, 'window')} of {archive}")
     if clips is not None and cut_clips(clips, places):
         raise click.exceptions.Exit(1)

@@ -32,6 +32,7 @@ from driftscore.backbones.vectors import Scores, lengths
 from driftscore.engines.archive import BLOCK, RowBlock, StoredRows
 from driftscore.engines.protocol import thread_count
 from driftscore.errors import MismatchError, UsageError
+from driftscore.scoring.calibration import Calibration
 from driftscore.scoring.head import Head
 
 _ROUNDING = 1e-5
@@ -123,6 +124,23 @@ def expected_precision(scores: Sequence[float], others: Scores, windows: StoredR
     right = np.maximum(0.0, 1 - separate * share / np.arange(1, len(found) + 1))
     right[share > _FITS] = 0.0
     return list(np.maximum.accumulate(right[::-1])[::-1].tolist())
+
+
+def expected_precisions(
+    places: Sequence[Place], head: Head, calibration: Calibration | None, windows: StoredRows
+) -> list[float | None]:
+    """Return the expected precision up to each place of a `search`; None where it cannot be told.
+
+    It needs a calibration of the model, and windows that say how long they are.
+    """
+    if calibration is None or next(windows.blocks()).spans is None:
+        return [None] * len(places)
+    others = head.scores(np.concatenate([calibration.clean, calibration.noisy]))
+    precisions: list[float | None] = []
+    for c, label in enumerate(head.labels):
+        scores = [place.score for place in places if place.label == label]
+        precisions += expected_precision(scores, others[:, c], windows) if scores else []
+    return precisions
 
 
 def _add(

@@ -6,14 +6,12 @@ Only recordings that a search has found are played, by an id: no path of a reque
 import hashlib
 from pathlib import Path
 
-import numpy as np
-
 from driftscore.audio.clock import start_of
 from driftscore.audio.recordings import Audio
 from driftscore.backbones import Backbone, check_model
 from driftscore.detector import Detector
 from driftscore.engines.archive import open_embeddings
-from driftscore.events.search import expected_precision, search
+from driftscore.events.search import expected_precisions, search
 from driftscore.service.page_opened import read_part
 
 
@@ -34,15 +32,8 @@ class OpenedArchive:
     def search(self, detector: Detector, top: int) -> dict[str, object]:
         """Return the best places of each label, best first; new shards are found as well."""
         stored = open_embeddings(self.folder)
-        names, calibration = detector.watch.names, detector.calibration
-        places = search(detector.head, stored, top=top, labels=len(names))
-        precisions: list[float | None] = [None] * len(places)
-        if calibration is not None:
-            others = detector.head.scores(np.concatenate([calibration.clean, calibration.noisy]))
-            precisions = []
-            for c, name in enumerate(names):
-                scores = [place.score for place in places if place.label == name]
-                precisions += expected_precision(scores, others[:, c], stored)
+        places = search(detector.head, stored, top=top, labels=len(detector.watch.names))
+        precisions = expected_precisions(places, detector.head, detector.calibration, stored)
         rows: list[dict[str, object]] = []
         for place, precision in zip(places, precisions, strict=True):
             key = hashlib.blake2b(place.source.encode(), digest_size=8).hexdigest()
