@@ -111,9 +111,10 @@ def lines_of(store: Store, model: str) -> list[Line]:
         ours, base = hits[dataset, count], hits[dataset, 0]
         pairs = {"clean": (ours["clean"], base["clean"])}
         if real := [snr for snr in ours if snr.endswith("real")]:
-            pairs["noise"] = tuple(np.concatenate([h[s] for s in real]) for h in (ours, base))
+            own, before = (np.concatenate([h[s] for s in real]) for h in (ours, base))
         else:
-            pairs["noise"] = tuple(np.mean([h[s] for s in NOISY], axis=0) for h in (ours, base))
+            own, before = (np.mean([h[s] for s in NOISY], axis=0) for h in (ours, base))
+        pairs["noise"] = (own, before)
         lines.append({
             "model": model, "set": dataset, "clips": int((~np.isnan(ours["clean"])).sum()),
             "examples": count,

@@ -36,7 +36,8 @@ class Layer(nn.Module):
         q, k, v = qkv.permute(2, 0, 3, 1, 4)
         mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None, None])
         x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, HIDDEN))
-        return x + self.down(functional.relu(self.up(self.norm_feed(x))))
+        fed: Tensor = x + self.down(functional.relu(self.up(self.norm_feed(x))))
+        return fed
 
 
 class Tower(nn.Module):

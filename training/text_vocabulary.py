@@ -107,12 +107,13 @@ def choose_pieces(counts: Counter[str]) -> list[str]:
 def build_tokenizer(pieces: Iterable[str]) -> Tokenizer:
     """Return the tokenizer: lower case, no accents, longest match first, at most 64 pieces."""
     vocabulary = {piece: index for index, piece in enumerate(pieces)}
-    tokenizer: Any = Tokenizer(models.WordPiece(vocabulary, unk_token=UNKNOWN))
+    built = Tokenizer(models.WordPiece(vocabulary, unk_token=UNKNOWN))
+    tokenizer: Any = built  # its types do not know what can be set
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True, strip_accents=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
     tokenizer.enable_truncation(LONGEST)
-    return tokenizer
+    return built
 
 
 def describe_pieces(teacher: Teacher, pieces: list[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -158,10 +159,11 @@ def quantise(table: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, n
 def unpack(packed: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """Return the table as float32; `scale` is a scale per column, or the codebooks."""
     if scale.ndim == 3:
-        rows = scale[np.arange(len(scale)), packed].astype(np.float32)
+        rows: np.ndarray = scale[np.arange(len(scale)), packed].astype(np.float32)
         return rows.reshape(len(packed), -1)
-    halves = np.concatenate([packed & 15, packed >> 4], 1).astype(np.float32)
-    return (halves - 8) * scale
+    halves: np.ndarray = np.concatenate([packed & 15, packed >> 4], 1).astype(np.float32)
+    table: np.ndarray = (halves - 8) * scale
+    return table
 
 
 def main() -> None:
