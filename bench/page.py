@@ -8,10 +8,10 @@ from bench.records import FigureRecord, PartRecord, Results, SpreadRecord
 
 _INTRO = """# Benchmarks
 
-Written by `make bench` from [bench.json](bench.json); do not edit. Our work and the peer's run in
-turns on the same machine with the same input. A ratio says how many times as fast ours is: the
-median over the turns, with their middle half in brackets. A value without brackets was measured
-once."""
+`make bench` writes this page from [bench.json](bench.json); do not edit it. driftscore and the
+peer, another library or method, take turns on the same machine with the same input. A ratio says
+how many times as fast driftscore is: the median over the turns, with the middle half in brackets. A
+value without brackets was measured once. A bar is the value that we aim at."""
 _TRIAL = "**A trial with `--quick`: small sizes and few turns. These are not the figures.**"
 _VERDICTS = {True: "met", False: "**NOT MET**", None: "reported"}
 
