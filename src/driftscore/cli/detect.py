@@ -172,8 +172,8 @@ def detect(
         if clips is not None:
             silent = [label.name for label in detector.watch.labels if not label.clips]
             search.clips = ClipFolder(clips, around_s=margin_s, without=silent)
-        given = (options["false_alarms"] or options["threshold"], plot, out, clips)
-        search.hints = [h for h, value in zip(HINTS, given, strict=True) if value is None]
+        hinted = (options["false_alarms"] or options["threshold"], plot, out, clips)
+        search.hints = [h for h, value in zip(HINTS, hinted, strict=True) if value is None]
         if not windows and detection.threshold is None:
             report_promises(detector)
         if plot is not None and len(recordings) == 1:
@@ -316,9 +316,9 @@ class EventSearch:
         threshold = self.detector.settings.threshold
         budget = f"a threshold of {threshold or 0:g}"
         if threshold is None:
-            asked = self.detector.false_alarms
+            rate = self.detector.false_alarms
             budget = (
-                f"{asked} false alarm{'' if asked == '1' else 's'} per hour and label asked for "
+                f"{rate} false alarm{'' if rate == '1' else 's'} per hour and label asked for "
                 f"(by the {self.detector.source})"
             )
             if self.detector.calibration is None:
@@ -327,7 +327,7 @@ class EventSearch:
         doubt = ""
         if self.count and threshold is None and self.detector.calibration is not None:
             alarms = min(self.count, round(self.detector.expected_alarms(self.seconds)))
-            doubt = f"; about {alarms} of them are expected to be false"
+            doubt = f"; {f'about {alarms}' if alarms else 'none'} of them expected to be false"
         say(f"{events_text} in {hours_text(self.seconds)} of audio, with {budget}{doubt}")
         if not self.count and (near := self.nearest) is not None:
             say(

@@ -159,10 +159,12 @@ def output(path: str | None) -> Iterator[IO[str]]:
             yield stream
             stream.flush()
         except OSError as error:
-            kept = f"{partial if is_url(path) else path}.partial"
-            partial.replace(kept)
+            rest = f"{partial if is_url(path) else path}.partial"
+            partial.replace(rest)
             what = f"Cannot write {path}: {error.strerror or error}"
-            raise WriteError(f"{what}. The rows that could be written are in {kept}") from error
+            raise WriteError(
+                f"{what}. The rows that could be written are in {rest}"
+            ) from error
 
 
 def span_row(

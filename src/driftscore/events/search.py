@@ -117,11 +117,11 @@ def expected_precision(scores: Sequence[float], others: Scores, windows: StoredR
     separate = windows.count / max(1.0, length_s / hop_s)
     high = np.quantile(others, 1 - _TAIL)
     excess = max(1e-9, float((others[others >= high] - high).mean()))
-    found = np.array(scores)
-    reached = (others[None] >= found[:, None]).mean(axis=1)
-    tail = _TAIL * np.exp(np.minimum(0.0, high - found) / excess)
-    share = np.where(found > high, tail, reached)
-    right = np.maximum(0.0, 1 - separate * share / np.arange(1, len(found) + 1))
+    levels = np.array(scores)
+    reached = (others[None] >= levels[:, None]).mean(axis=1)
+    tail = _TAIL * np.exp(np.minimum(0.0, high - levels) / excess)
+    share = np.where(levels > high, tail, reached)
+    right = np.maximum(0.0, 1 - separate * share / np.arange(1, len(levels) + 1))
     right[share > _FITS] = 0.0
     return list(np.maximum.accumulate(right[::-1])[::-1].tolist())
 

@@ -131,8 +131,8 @@ async def read_upload(request: Request, *, max_examples: int) -> Upload:
     finally:
         await form.close()
     if len(contents) != 1:
-        given = "several recordings" if contents else "no recording"
-        raise UsageError(f"The form has {given}; send one, as the part 'file'")
+        count = "several recordings" if contents else "no recording"
+        raise UsageError(f"The form has {count}; send one, as the part 'file'")
     return Upload(contents[0], fields, examples)
 
 

@@ -76,8 +76,8 @@ class HeadSpec(BaseModel):
 
     def checked(self, limits: Limits) -> "HeadSpec":
         """Return the spec with trimmed labels, or say what is wrong with it."""
-        known = (*self.labels, NOT)
-        names = (*self.labels, *(name for name, _ in self.examples if name not in known))
+        listed = (*self.labels, NOT)
+        names = (*self.labels, *(name for name, _ in self.examples if name not in listed))
         if len(names) > limits.labels:
             raise UsageError(f"At most {limits.labels} labels are allowed, got {len(names)}")
         if (count := sum(len(keys) for _, keys in self.examples)) > limits.inputs:
@@ -289,7 +289,7 @@ class HeadCache:
                 f"{len(spec.labels)} labels with the rule {rule!r} need {count} texts, and {most} "
                 "are allowed; use fewer labels, or a rule without noisy prompts"
             )
-        known = self.examples
-        examples = {label: [known.get(key) for key in keys] for label, keys in spec.examples}
+        stored = self.examples
+        examples = {label: [stored.get(key) for key in keys] for label, keys in spec.examples}
         negative = {NOT: examples.pop(NOT)} if NOT in examples else {}
         return classifier.set_params(rule=spec.rule).fit(Examples(examples, negative))

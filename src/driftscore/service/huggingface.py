@@ -64,8 +64,8 @@ def hub(
     name = state.name_request("/hf", response)
     content, options = body, HubParameters()
     if body.lstrip()[:1] == b"{":  # no sound file begins so
-        given = parse_json(HubRequest, body)
-        inputs, options = given.inputs, given.parameters
+        request = parse_json(HubRequest, body)
+        inputs, options = request.inputs, request.parameters
         if isinstance(inputs, dict):
             inputs = next((inputs[key] for key in _KEYS if key in inputs), "")
         content = of_base64(inputs)
