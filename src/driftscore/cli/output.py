@@ -162,9 +162,7 @@ def output(path: str | None) -> Iterator[IO[str]]:
             rest = f"{partial if is_url(path) else path}.partial"
             partial.replace(rest)
             what = f"Cannot write {path}: {error.strerror or error}"
-            raise WriteError(
-                f"{what}. The rows that could be written are in {rest}"
-            ) from error
+            raise WriteError(f"{what}. The rows that could be written are in {rest}") from error
 
 
 def span_row(
