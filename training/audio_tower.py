@@ -6,9 +6,12 @@ logits that the teacher, mn04, gives to the same waveform, as z = (logit - mu) /
     loss = 1 - cos(student, z) + 0.3 * mean((student - z)^2) + 0.3 * KL(q(z) || q(student))
 
 where q(.) = softmax(25 * cosine to text rows) is the choice among the names of AudioSet's, FSD50K's
-and VGGSound's classes in tag space, because the tower is used to choose among labels. Half of the
-same loss is added for a short window of each longer example: the pooling of a few frames of the
-example against the teacher on that part of the waveform.
+and VGGSound's classes in tag space, because the tower is used to choose among labels. A quarter of
+the same loss is added for each of two windows of each longer example: the pooling of a few frames
+against the teacher's tags of these frames. And a linear map of each frame, which is used in training
+only, must point where the teacher's features of the same frame do:
+
+    loss += 1 - cos(P frame_t, teacher_t)       teacher_t standardised over the batch
 
 The learning rate rises, then stays level until the run is stopped (SIGTERM or SIGINT writes a
 checkpoint). `--decay N` continues a copy of the run with a rate that falls to zero over N examples,
@@ -31,7 +34,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader
 
@@ -46,7 +49,9 @@ from training.validation import read_sets
 LEVEL, DECAY = WORK / "level.pt", WORK / "decay.pt"
 LOG, CURVE = WORK / "log.jsonl", WORK / "curve.jsonl"
 SHARPNESS = 25.0
-WINDOW_WEIGHT = 0.5
+WINDOW_WEIGHT = 0.25
+FRAME_WEIGHT = 1.0
+TEACHER_FEATURES = 384
 SEED = 3
 SAVE_SECONDS = 600.0
 LOG_SECONDS = 60.0
@@ -65,12 +70,19 @@ def distillation_loss(student: Tensor, target: Tensor, text: Tensor) -> Tensor:
     return 1 - (mine * theirs).sum(dim=1) + 0.3 * squares + 0.3 * choice
 
 
-def optimisers(tower: AudioTower) -> list[torch.optim.Optimizer]:
+def frame_loss(mapped: Tensor, taught: Tensor) -> Tensor:
+    """Return the mean of 1 - cos over frames, both (examples, channels, frames)."""
+    frames = min(mapped.shape[2], taught.shape[2])
+    target = functional.batch_norm(taught[:, :, :frames], None, None, training=True)
+    return 1 - functional.cosine_similarity(mapped[:, :, :frames], target, dim=1).mean()
+
+
+def optimisers(tower: AudioTower, mapping: nn.Module) -> list[torch.optim.Optimizer]:
     """Return Muon for the convolutions and AdamW for the rest."""
     convolutions = [p for p in tower.maps.parameters() if p.ndim == 4 and p.shape[1] > 1]
     convolutions.append(tower.collapse[0].weight)
     inner = {id(p) for p in convolutions}
-    rest = [p for p in tower.parameters() if id(p) not in inner]
+    rest = [p for p in tower.parameters() if id(p) not in inner] + list(mapping.parameters())
     return [Muon(convolutions, lr=0.02), torch.optim.AdamW(rest, lr=2e-3, weight_decay=0.02)]
 
 
@@ -104,11 +116,12 @@ class Run:
         self.mixer = Mixer(Bank(), Recipe(), SEED)
         torch.manual_seed(SEED)
         self.tower = AudioTower(Shape()).to(memory_format=torch.channels_last)
+        self.mapping = nn.Conv1d(self.tower.shape.head, TEACHER_FEATURES, 1)
         saved = self._saved()
         if saved is None:
             mels = torch.cat([self.mixer[number].log_mel[:, :, :, :120] for number in range(4)])
             load_exported(self.tower, settings.start, mels)
-        self.engines = optimisers(self.tower)
+        self.engines = optimisers(self.tower, self.mapping)
         self.peaks = [engine.param_groups[0]["lr"] for engine in self.engines]
         self.average = Average(self.tower, settings.average)
         if saved is not None:
@@ -128,6 +141,7 @@ class Run:
     def _resume(self, saved: dict[str, Any]) -> None:
         """Continue from a checkpoint."""
         self.tower.load_state_dict(saved["tower"])
+        self.mapping.load_state_dict(saved["mapping"])
         self.average.tower.load_state_dict(saved["average"])
         for engine, state in zip(self.engines, saved["engines"], strict=True):
             engine.load_state_dict(state)
@@ -138,6 +152,7 @@ class Run:
         """Write the checkpoint to a temporary file, move it into place, keep the one before."""
         state = {
             "tower": self.tower.state_dict(),
+            "mapping": self.mapping.state_dict(),
             "average": self.average.tower.state_dict(),
             "engines": [engine.state_dict() for engine in self.engines],
             "shape": asdict(self.tower.shape),
@@ -172,8 +187,8 @@ class Run:
         passed = (self.examples - self.decay_start) / self.settings.decay
         return rise * max(0.0, 1.0 - math.sqrt(passed))
 
-    def step(self, batch: Batch) -> tuple[float, float]:
-        """Take one step; return the loss on examples and the loss on windows."""
+    def step(self, batch: Batch) -> tuple[float, float, float]:
+        """Take one step; return the loss on examples, on windows and on frames."""
         for engine, peak in zip(self.engines, self.peaks, strict=True):
             for group in engine.param_groups:
                 group["lr"] = peak * self.settings.speed * self.rate()
@@ -183,20 +198,27 @@ class Run:
             features = self.tower.features(log_mel)
         features = features.float()
         loss = self._loss(self.tower.pool(features), batch.logits).mean()
-        total, window_loss = loss, math.nan
-        if (window := batch.window) is not None:
+        frames = frame_loss(self.mapping(features), batch.frames)
+        total, window_losses = loss + FRAME_WEIGHT * frames, [math.nan]
+        for window in batch.windows:
             part = features[:, :, window.first : window.first + window.frames]
             losses = self._loss(self.tower.pool(part), window.logits)
             mean = (losses * window.weight).sum() / window.weight.sum().clamp(min=1.0)
-            total, window_loss = loss + WINDOW_WEIGHT * mean, float(mean.detach())
-        self.tower.zero_grad(set_to_none=True)
+            total = total + WINDOW_WEIGHT * mean
+            window_losses.append(float(mean.detach()))
+        for engine in self.engines:
+            engine.zero_grad(set_to_none=True)
         total.backward()
         for engine in self.engines:
             engine.step()
         self.average.update(self.tower)
         self.examples += len(batch.logits)
         self.steps += 1
-        return float(loss.detach()), window_loss
+        return (
+            float(loss.detach()),
+            float(np.mean(window_losses[1:] or [math.nan])),
+            float(frames.detach()),
+        )
 
     def _loss(self, student: Tensor, logits: Tensor) -> Tensor:
         """Return the loss of each example."""
@@ -239,7 +261,7 @@ def train(run: Run) -> None:
         losses.append(run.step(next(batches)))
         now = time.monotonic()
         if now - logged > LOG_SECONDS:
-            whole, window = np.nanmean(np.array(losses), axis=0)
+            whole, window, frame = np.nanmean(np.array(losses), axis=0)
             line = {
                 "time": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()),
                 "run": run.path.stem,
@@ -249,6 +271,7 @@ def train(run: Run) -> None:
                 "rate": round(run.rate(), 4),
                 "loss": round(float(whole), 4),
                 "window_loss": round(float(window), 4),
+                "frame_loss": round(float(frame), 4),
             }
             _append(LOG, line)
             logged, logged_examples, losses = now, run.examples, []

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from training.collect import RATE, WORK, read_audio, read_segments
 from training.front_ends import student_input, teacher_input
-from training.product import tagger
+from training.teacher_frames import TeacherFrames, load_teacher
 
 VALIDATION_PACKAGE = "fillets-ng-data-nl"
 """Speech that is never trained on: the babble of the validation set is made from it."""
@@ -57,10 +57,10 @@ class Recipe:
     largest_speed_change: float = 0.25
     equalised: float = 0.4
     reverberated: float = 0.2
-    window_frames: tuple[int, int] = (5, 9)
-    """Shortest and longest window of the loss on windows, in feature frames of 0.32 s."""
+    window_frames: tuple[tuple[int, int], ...] = ((1, 3), (4, 9))
+    """Shortest and longest window of the two losses on windows, in feature frames of 0.32 s."""
     shortest_windowed: float = 4.0
-    """Seconds of the shortest example that has a window."""
+    """Seconds of the shortest example that has windows."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,10 @@ class Batch:
     """(examples, 1, 64, log-mel frames)"""
     logits: Tensor
     """The teacher's logits of the examples, (examples, 527)."""
-    window: Window | None
-    """A part of examples that are long enough."""
+    frames: Tensor
+    """The teacher's features of each frame of 0.32 s, (examples, 384, frames)."""
+    windows: list[Window]
+    """Parts of examples that are long enough."""
 
 
 class Bank:
@@ -130,19 +132,29 @@ class Mixer:
         pairs = [self._example(length, rng) for _ in range(count)]
         mels = np.stack([student_input(waveform) for waveform, _ in pairs])
         labelled = np.stack([samples for _, samples in pairs])
-        window = self._window(labelled, rng) if seconds >= recipe.shortest_windowed else None
-        return Batch(torch.from_numpy(mels)[:, None], teacher_logits(labelled), window)
+        taught = load_teacher().label([teacher_input(row) for row in labelled])
+        spans = recipe.window_frames if seconds >= recipe.shortest_windowed else ()
+        windows = [self._window(labelled, taught, span, rng) for span in spans]
+        log_mel = torch.from_numpy(mels)[:, None]
+        logits, frames = torch.from_numpy(taught.logits), torch.from_numpy(taught.frames)
+        return Batch(log_mel, logits, frames, windows)
 
-    def _window(self, labelled: Samples, rng: np.random.Generator) -> Window:
+    def _window(
+        self,
+        labelled: Samples,
+        taught: TeacherFrames,
+        span: tuple[int, int],
+        rng: np.random.Generator,
+    ) -> Window:
         """Return a random window of waveforms (examples, samples)."""
-        least, most = self._recipe.window_frames
-        frames = int(rng.integers(least, most + 1))
+        frames = int(rng.integers(span[0], span[1] + 1))
         first = int(rng.integers(labelled.shape[1] // FRAME - frames + 1))
         start, stop = first * FRAME - FRAME // 2, (first + frames) * FRAME - FRAME // 2
         part = labelled[:, max(0, start) : stop]
         audible = np.square(part).mean(axis=1) > 0.01 * np.square(labelled).mean(axis=1)
+        logits = load_teacher().window_logits(taught.frames[:, :, first : first + frames])
         weight = torch.from_numpy(audible.astype(np.float32))
-        return Window(first, frames, teacher_logits(part), weight)
+        return Window(first, frames, torch.from_numpy(logits), weight)
 
     def _example(self, length: int, rng: np.random.Generator) -> tuple[Samples, Samples]:
         """Return the student's and the teacher's waveform of one example."""
@@ -202,11 +214,6 @@ class Mixer:
         if reverberated:
             spectrum *= scipy.fft.rfft(room_response(rng), size)
         return np.asarray(scipy.fft.irfft(spectrum, size)[: samples.size], dtype=np.float32)
-
-
-def teacher_logits(samples: Samples) -> Tensor:
-    """Return the teacher's logits of waveforms (examples, samples)."""
-    return torch.from_numpy(np.stack([tagger().run(teacher_input(row)) for row in samples]))
 
 
 def place(segment: Samples, length: int, rng: np.random.Generator) -> Samples:

@@ -10,7 +10,9 @@ from driftscore.backbones.mini import HOME as MODEL_HOME
 from driftscore.backbones.mini import load as load_mini
 from driftscore.backbones.mn04 import Tagger, load_tagger
 from driftscore.backbones.mn04.tagger import FRONT_END as TEACHER_FRONT_END
+from driftscore.backbones.mn04.tagger import SHA256, build_onnx, find_weights
 from driftscore.backbones.mn04.tagspace import load_space
+from driftscore.backbones.mn04.torch_file import read_tensors
 from driftscore.backbones.onnx.log_mel import FrontEnd
 from driftscore.storage.files import replacing, sha256
 from training.collect import SHARED
@@ -26,6 +28,7 @@ __all__ = [
     "sha256",
     "student_log_mel",
     "tagger",
+    "teacher_graph",
     "teacher_log_mel",
 ]
 
@@ -34,6 +37,11 @@ __all__ = [
 def tagger() -> Tagger:
     """Return the teacher, mn04, loaded once per process."""
     return load_tagger(SHARED / "models" / "mn04")
+
+
+def teacher_graph() -> bytes:
+    """Return the teacher as an ONNX file."""
+    return build_onnx(read_tensors(find_weights(SHARED / "models" / "mn04"), sha256=SHA256))
 
 
 student_log_mel = STUDENT_FRONT_END
