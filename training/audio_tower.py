@@ -7,9 +7,9 @@ logits that the teacher, mn04, gives to the same waveform, as z = (logit - mu) /
 
 where q(.) = softmax(25 * cosine to text rows) is the choice among the names of AudioSet's, FSD50K's
 and VGGSound's classes in tag space, because the tower is used to choose among labels. A quarter of
-the same loss is added for each of two windows of each longer example: the pooling of a few frames
-against the teacher's tags of these frames. And a linear map of each frame, which is used in training
-only, must point where the teacher's features of the same frame do:
+the same loss, without the squares, is added for each of two windows of each longer example: the
+pooling of a few frames against the teacher's tags of these frames. And a linear map of each frame,
+used in training only, must point where the teacher's features of the same frame do:
 
     loss += 1 - cos(P frame_t, teacher_t)       teacher_t standardised over the batch
 
@@ -57,7 +57,9 @@ SAVE_SECONDS = 600.0
 LOG_SECONDS = 60.0
 
 
-def distillation_loss(student: Tensor, target: Tensor, text: Tensor) -> Tensor:
+def distillation_loss(
+    student: Tensor, target: Tensor, text: Tensor, *, squares: float = 0.3
+) -> Tensor:
     """Return the loss of the module's docstring for each example."""
     mine, theirs = functional.normalize(student, dim=1), functional.normalize(target, dim=1)
     choice = functional.kl_div(
@@ -66,8 +68,8 @@ def distillation_loss(student: Tensor, target: Tensor, text: Tensor) -> Tensor:
         reduction="none",
         log_target=True,
     ).sum(dim=1)
-    squares = (student - target).square().mean(dim=1)
-    return 1 - (mine * theirs).sum(dim=1) + 0.3 * squares + 0.3 * choice
+    errors = (student - target).square().mean(dim=1)
+    return 1 - (mine * theirs).sum(dim=1) + squares * errors + 0.3 * choice
 
 
 def frame_loss(mapped: Tensor, taught: Tensor) -> Tensor:
@@ -199,10 +201,10 @@ class Run:
         features = features.float()
         loss = self._loss(self.tower.pool(features), batch.logits).mean()
         frames = frame_loss(self.mapping(features), batch.frames)
-        total, window_losses = loss + FRAME_WEIGHT * frames, [math.nan]
+        total, window_losses = loss + FRAME_WEIGHT * frames, list[float]()
         for window in batch.windows:
             part = features[:, :, window.first : window.first + window.frames]
-            losses = self._loss(self.tower.pool(part), window.logits)
+            losses = self._loss(self.tower.pool(part), window.logits, squares=0.0)
             mean = (losses * window.weight).sum() / window.weight.sum().clamp(min=1.0)
             total = total + WINDOW_WEIGHT * mean
             window_losses.append(float(mean.detach()))
@@ -220,9 +222,10 @@ class Run:
             float(frames.detach()),
         )
 
-    def _loss(self, student: Tensor, logits: Tensor) -> Tensor:
+    def _loss(self, student: Tensor, logits: Tensor, *, squares: float = 0.3) -> Tensor:
         """Return the loss of each example."""
-        return distillation_loss(student, (logits - self.mu) / self.sigma, self.text)
+        target = (logits - self.mu) / self.sigma
+        return distillation_loss(student, target, self.text, squares=squares)
 
     def validate(self) -> None:
         """Add the moving average's scores on the validation sets to the curve."""

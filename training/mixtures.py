@@ -46,9 +46,9 @@ class Recipe:
     """Of the mixtures, the share with noise; the others get any other recording."""
     noise_shares: tuple[float, float, float] = (0.6, 0.25, 0.15)
     """Of the noises: steady recordings, babble, synthetic noise."""
-    denoised: float = 0.7
+    denoised: float = 0.5
     """Of the mixtures with noise, the share whose target is that of the main part alone."""
-    denoised_events: float = 0.2
+    denoised_events: float = 0.1
     """The same for mixtures with any other recording that is quieter by `event_margin_db`."""
     event_margin_db: float = 3.0
     snr_db: tuple[float, float] = (-6.0, 20.0)
