@@ -5,8 +5,11 @@ An example is a waveform for the student and a waveform for the teacher. They ar
 part alone (denoising): there the student learns to name the sound in spite of the noise.
 
 A recording is cropped, changed in speed, equaliser, room and level, and mixed with any other
-recording or with noise (steady recordings, babble, synthetic noise). Batch n is a function of the
-pool, the recipe and n alone, so a training that resumes at batch n needs no other random state.
+recording or with noise (steady recordings, babble, synthetic noise). Some are played backwards,
+joined from parts of several recordings, or given the colour of another one: the teacher labels what
+comes out, so an example need not be natural, and a student that hears only the pool's recordings
+learns them by heart (a cosine of .90 to the teacher there, .77 on others). Batch n is a function of
+the pool, the recipe and n alone, so a training that resumes at batch n needs no other random state.
 """
 
 from dataclasses import dataclass
@@ -27,6 +30,7 @@ VALIDATION_PACKAGE = "fillets-ng-data-nl"
 FRAME = 10_240
 """Samples per feature frame of the student."""
 _BLOCK = RATE // 50
+_FADE = np.linspace(0.0, 1.0, RATE // 100, dtype=np.float32)
 
 Samples = npt.NDArray[np.float32]
 
@@ -38,9 +42,9 @@ class Recipe:
     lengths: tuple[tuple[float, float], ...] = ((2.5, 0.3), (5.0, 0.5), (10.0, 0.2))
     """Seconds of the examples in a batch, and the share of such batches."""
     seconds_per_batch: float = 240.0
-    untouched: float = 0.12
+    untouched: float = 0.06
     """Share of examples that are plain crops."""
-    alone: float = 0.18
+    alone: float = 0.2
     """Share of examples that are changed, with nothing mixed in."""
     noise: float = 0.6
     """Of the mixtures, the share with noise; the others get any other recording."""
@@ -53,9 +57,14 @@ class Recipe:
     event_margin_db: float = 3.0
     snr_db: tuple[float, float] = (-6.0, 20.0)
     gain_db: tuple[float, float] = (-20.0, 6.0)
-    speed_changed: float = 0.5
-    largest_speed_change: float = 0.25
+    speed_changed: float = 0.6
+    largest_speed_change: float = 0.45
+    """As the logarithm of the factor."""
+    backwards: float = 0.12
+    joined: float = 0.25
+    """Share of the main parts that are joined from parts of two to four recordings."""
     equalised: float = 0.4
+    coloured: float = 0.2
     reverberated: float = 0.2
     window_frames: tuple[tuple[int, int], ...] = ((1, 3), (4, 9))
     """Shortest and longest window of the two losses on windows, in feature frames of 0.32 s."""
@@ -162,8 +171,7 @@ class Mixer:
         if kind < recipe.untouched:
             samples = place(self._bank.draw(length, rng), length, rng)
             return samples, samples
-        main = place(self._varied(length, rng), length, rng)
-        main = self._filtered(main, rng)
+        main = self._event(length, rng)
         mixed = labelled = main
         if kind > recipe.untouched + recipe.alone:
             snr_db = rng.uniform(*recipe.snr_db)
@@ -178,8 +186,19 @@ class Mixer:
         return mixed * gain, labelled * gain
 
     def _event(self, length: int, rng: np.random.Generator) -> Samples:
-        """Return another recording."""
-        return self._filtered(place(self._varied(length, rng), length, rng), rng)
+        """Return a changed recording, or one that is joined from several."""
+        if rng.random() >= self._recipe.joined:
+            return self._filtered(place(self._varied(length, rng), length, rng), rng)
+        inner = np.sort(rng.integers(length // 8, length, size=int(rng.integers(1, 4))))
+        parts = []
+        for size in np.diff([0, *inner.tolist(), length]).tolist():
+            if size > 2 * _FADE.size:
+                part = place(self._varied(size, rng), size, rng).copy()
+                part[: _FADE.size] *= _FADE
+                part[-_FADE.size :] *= _FADE[::-1]
+                parts.append(part)
+        joined = np.concatenate(parts) if parts else self._bank.draw(length, rng)
+        return self._filtered(place(joined, length, rng), rng)
 
     def _noise(self, length: int, rng: np.random.Generator) -> Samples:
         """Return a background."""
@@ -192,25 +211,30 @@ class Mixer:
         return self._filtered(looped(self._varied(length, rng, steady=True), length, rng), rng)
 
     def _varied(self, length: int, rng: np.random.Generator, *, steady: bool = False) -> Samples:
-        """Return about `length` samples of a recording, sometimes played faster or slower."""
+        """Return about `length` samples of a recording, some faster, slower or backwards."""
+        step = -1 if rng.random() < self._recipe.backwards else 1
         if rng.random() >= self._recipe.speed_changed:
-            return self._bank.draw(length, rng, steady=steady)
+            return self._bank.draw(length, rng, steady=steady)[::step]
         most = self._recipe.largest_speed_change
         factor = float(np.exp(rng.uniform(-most, most)))
-        samples = self._bank.draw(int(length * factor) + 1, rng, steady=steady)
+        samples = self._bank.draw(int(length * factor) + 1, rng, steady=steady)[::step]
         faster = soxr.resample(samples, RATE * factor, RATE, quality="QQ")
         return np.asarray(faster, dtype=np.float32)
 
     def _filtered(self, samples: Samples, rng: np.random.Generator) -> Samples:
-        """Return the samples, sometimes through an equaliser and sometimes in a room."""
+        """Return the samples, some through an equaliser, coloured like another, or in a room."""
         equalised = rng.random() < self._recipe.equalised
+        coloured = rng.random() < self._recipe.coloured
         reverberated = rng.random() < self._recipe.reverberated
-        if not equalised and not reverberated:
+        if not (equalised or coloured or reverberated):
             return samples
         size = scipy.fft.next_fast_len(samples.size, real=True)
         spectrum = scipy.fft.rfft(samples, size)
         if equalised:
             spectrum *= equaliser(spectrum.size, rng)
+        if coloured:
+            other = scipy.fft.rfft(self._bank.draw(2 * RATE, rng), 2 * RATE)
+            spectrum *= colouring(spectrum, other, rng)
         if reverberated:
             spectrum *= scipy.fft.rfft(room_response(rng), size)
         return np.asarray(scipy.fft.irfft(spectrum, size)[: samples.size], dtype=np.float32)
@@ -241,6 +265,24 @@ def equaliser(bins: int, rng: np.random.Generator) -> Samples:
     octaves = (2.0 ** np.arange(9) - 1.0) * (bins / 255.0)
     gains = 10 ** ((knots_db - knots_db.mean()) / 20)
     return np.interp(np.arange(bins), octaves, gains).astype(np.float32)
+
+
+def colouring(
+    spectrum: npt.NDArray[np.complex64], other: npt.NDArray[np.complex64], rng: np.random.Generator
+) -> Samples:
+    """Return the gains that move the powers of 24 bands towards those of another recording."""
+    edges = np.geomspace(0.002, 1.0, 25)
+    levels_db = []
+    for bins in (spectrum, other):
+        power = np.concatenate([[0.0], np.cumsum(np.square(np.abs(bins), dtype=np.float64))])
+        first = np.round(edges * bins.size).astype(int)
+        means = np.diff(power[first]) / np.maximum(1, np.diff(first)) / bins.size
+        levels_db.append(10 * np.log10(means + 1e-12))
+    change_db = levels_db[1] - levels_db[0]
+    change_db = np.clip(change_db - np.median(change_db), -24.0, 24.0) * rng.uniform(0.3, 1.0)
+    centres = np.sqrt(edges[1:] * edges[:-1]) * spectrum.size
+    gains = 10 ** (np.interp(np.arange(spectrum.size), centres, change_db) / 20)
+    return np.asarray(gains, dtype=np.float32)
 
 
 def room_response(rng: np.random.Generator) -> Samples:

@@ -49,7 +49,7 @@ Matrix = npt.NDArray[np.float32]
 TAGS = 527
 SPEECH, MUSIC = 0, 137
 """Indices of these two among AudioSet's 527 tags."""
-SHARES = {"esc50": 0.25, "ambient": 0.15, "effects": 0.50, "music": 0.05, "speech": 0.05}
+SHARES = {"esc50": 0.18, "ambient": 0.17, "effects": 0.45, "music": 0.10, "speech": 0.10}
 """Share of each kind of source among the segments that are drawn."""
 STEADY_DB = 15.0
 STEADY_SECONDS = 4.0
