@@ -23,6 +23,7 @@ from torch import Tensor
 
 from training.collect import RATE, WORK, read_audio, read_segments
 from training.front_ends import student_input, teacher_input
+from training.synthesis import synthetic_sound
 from training.teacher_frames import TeacherFrames, load_teacher
 
 VALIDATION_PACKAGE = "fillets-ng-data-nl"
@@ -60,6 +61,8 @@ class Recipe:
     speed_changed: float = 0.6
     largest_speed_change: float = 0.45
     """As the logarithm of the factor."""
+    synthetic: float = 0.08
+    """Share of the recordings that are replaced by random synthetic sounds."""
     backwards: float = 0.12
     joined: float = 0.25
     """Share of the main parts that are joined from parts of two to four recordings."""
@@ -212,6 +215,8 @@ class Mixer:
 
     def _varied(self, length: int, rng: np.random.Generator, *, steady: bool = False) -> Samples:
         """Return about `length` samples of a recording, some faster, slower or backwards."""
+        if not steady and rng.random() < self._recipe.synthetic:
+            return synthetic_sound(length, RATE, rng)
         step = -1 if rng.random() < self._recipe.backwards else 1
         if rng.random() >= self._recipe.speed_changed:
             return self._bank.draw(length, rng, steady=steady)[::step]
