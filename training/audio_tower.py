@@ -51,6 +51,8 @@ LOG, CURVE = WORK / "log.jsonl", WORK / "curve.jsonl"
 SHARPNESS = 25.0
 WINDOW_WEIGHT = 0.25
 FRAME_WEIGHT = 1.0
+MAX_GRADIENT = 100.0
+"""Norm above which a gradient is scaled down; an ordinary one is below 10."""
 TEACHER_FEATURES = 384
 SEED = 3
 SAVE_SECONDS = 600.0
@@ -194,6 +196,10 @@ class Run:
         for engine, peak in zip(self.engines, self.peaks, strict=True):
             for group in engine.param_groups:
                 group["lr"] = peak * self.settings.speed * self.rate()
+        self.steps += 1
+        if not all(part.isfinite().all() for part in (batch.log_mel, batch.logits, batch.frames)):
+            print(f"batch {self.steps - 1} has values that are not finite: left out", flush=True)
+            return math.nan, math.nan, math.nan
         self.tower.train()
         log_mel = batch.log_mel.contiguous(memory_format=torch.channels_last)
         with torch.autocast("cpu", torch.bfloat16, enabled=self.settings.bfloat16):
@@ -211,11 +217,14 @@ class Run:
         for engine in self.engines:
             engine.zero_grad(set_to_none=True)
         total.backward()
+        size = nn.utils.clip_grad_norm_(self.tower.parameters(), MAX_GRADIENT)
+        if not size.isfinite():
+            print(f"batch {self.steps - 1} has a gradient that is not finite: left out", flush=True)
+            return math.nan, math.nan, math.nan
         for engine in self.engines:
             engine.step()
         self.average.update(self.tower)
         self.examples += len(batch.logits)
-        self.steps += 1
         return (
             float(loss.detach()),
             float(np.mean(window_losses[1:] or [math.nan])),

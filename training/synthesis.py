@@ -20,10 +20,10 @@ def synthetic_sound(length: int, rate: int, rng: np.random.Generator) -> Samples
         voice = _source(length, rate, rng)
         voice = _resonances(voice, rate, rng) * _envelope(length, rate, rng)
         peak = float(np.abs(voice).max())
-        if peak > 0:
+        if peak > 1e-6:
             sound += voice * np.float32(10 ** (rng.uniform(-15, 0) / 20) / peak)
     peak = float(np.abs(sound).max())
-    return sound * np.float32(0.5 / peak) if peak > 0 else sound
+    return sound * np.float32(0.5 / peak) if peak > 1e-6 else sound
 
 
 def _glide(length: int, rate: int, rng: np.random.Generator) -> Samples:
