@@ -48,7 +48,7 @@ def go_on(iterators: list[Iterator[object]], queue: Any) -> None:
 def test_an_iterator_of_the_parent_says_at_once_that_it_ends_in_the_child() -> None:
     classifier = Classifier(LABELS, backbone="mini")
     embedder, rules = classifier.fit().embedder_, classifier.detector().rules
-    noise = np.random.default_rng(0).standard_normal(3_200_000).astype(np.float32) / 10
+    noise = np.random.default_rng(0).standard_normal(3_200_000, dtype=np.float32)
     iterators: list[Iterator[object]] = [
         iter(classifier.classify(SOUNDS * 10)),
         iter(embedder.windows(SOUNDS * 10, window_s=3.0, hop_s=0.5)),
