@@ -14,7 +14,8 @@ source drops, the webhook is away. At the end it is stopped with SIGTERM, and th
 An event that is cut by a fault may differ, and is then the last one before a new beginning. What
 waited is sent again after SIGKILL, so a message may come twice if the child died between the answer
 and its note of it: such doubles are counted as doubled. Memory and descriptors are those of the
-child, from one SIGKILL to the next.
+child, from one SIGKILL to the next. The slope of memory is that of a line through all samples of
+such a life but those of its first `WARM_UP_S`, in which buffers fill and the allocator grows.
 """
 
 import json
@@ -41,6 +42,8 @@ from bench.figures import NotHereError
 
 FAULTS = ("broker", "kill", "disk", "clock", "drop", "webhook")
 HOUR_S = 3600.0
+WARM_UP_S = 180.0
+"""Seconds of each life that its slope leaves out; shorter lives have no slope."""
 Sequence = list[tuple[str, float]]
 """Labels and scores of events, in order."""
 
@@ -141,8 +144,10 @@ class Child:
         self._command = command
         self.events: list[dict[str, Any]] = []
         self.log: list[str] = []
-        self.memory: list[list[tuple[float, float, int]]] = []
-        """Seconds, megabytes and descriptors of each life."""
+        self.memory: list[list[tuple[float, float, int, float]]] = []
+        """Seconds, megabytes, descriptors and hours of audio of each life."""
+        self.audio_h = 0.0
+        """Hours of audio of all lives so far."""
         self._readers: list[threading.Thread] = []
         self.start()
 
@@ -171,7 +176,10 @@ class Child:
                 self.online.set()
 
     def _read_log(self, lines: Iterator[str]) -> None:
-        self.log += [line.rstrip() for line in lines]
+        for line in lines:
+            self.log.append(line.rstrip())
+            if line.startswith("soak: ") and line.endswith("\n"):
+                self.audio_h += json.loads(line[6:])["audio_s"] / HOUR_S
 
     def sample(self) -> None:
         """Note its memory and its descriptors."""
@@ -179,7 +187,7 @@ class Child:
         pages = int((home / "statm").read_text("utf-8").split()[1])
         megabytes = pages * os.sysconf("SC_PAGE_SIZE") / 1e6
         count = len(list((home / "fd").iterdir()))
-        self.memory[-1].append((time.monotonic(), megabytes, count))
+        self.memory[-1].append((time.monotonic(), megabytes, count, self.audio_h))
 
     def end(self, number: signal.Signals) -> int:
         """Send a signal, wait for its end, and return its status."""
@@ -256,9 +264,9 @@ def compared(
     lives = [life for life in child.memory if len(life) >= 8]
     slopes = []
     for life in lives:
-        late = np.array(life[len(life) // 2 :])
-        slopes.append(float(np.polyfit((late[:, 0] - begun) / HOUR_S, late[:, 1], 1)[0]))
-    audio_h = sum(json.loads(line[6:])["audio_s"] for line in child.log if line[:6] == "soak: ")
+        late = np.array([row for row in life if row[0] - life[0][0] > WARM_UP_S])
+        if len(late) >= 8:
+            slopes.append(float(np.polyfit(late[:, 3], late[:, 1], 1)[0]))
     return {
         "minutes": round((time.monotonic() - begun) / 60, 1),
         "faults": dict(faults),
@@ -270,9 +278,9 @@ def compared(
         "status": status,
         "store": ", ".join(checks),
         "waiting": waiting,
-        "audio_hours": round(audio_h / HOUR_S, 2),
+        "audio_hours": round(child.audio_h, 2),
         "memory_mb": [round(max(row[1] for row in life), 1) for life in lives],
-        "slope_mb_per_hour": [round(slope, 1) for slope in slopes],
+        "slope_mb_per_audio_hour": [round(slope, 3) for slope in slopes],
         "descriptors": [max(row[2] for row in life) for life in lives],
         "log_lines": len(child.log),
         "tracebacks": sum("Traceback" in line for line in child.log),

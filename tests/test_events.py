@@ -1,5 +1,7 @@
 """Scores over time to events: hysteresis, gaps, negative words, thresholds, streams and files."""
 
+import gc
+import weakref
 from dataclasses import replace
 from itertools import pairwise
 
@@ -259,6 +261,20 @@ def test_a_recording_without_samples_is_an_error(fake: Backbone) -> None:
 
 def test_a_silent_recording_has_no_events(fake: Backbone) -> None:
     assert events_of(Audio(np.zeros(RATE * 5, np.float32), RATE), fake) == []
+
+
+def test_a_stream_that_nobody_holds_is_freed_at_once(fake: Backbone) -> None:
+    """A listener begins a new one after each gap; cyclic garbage would pile up for hours."""
+    settings = Detection(threshold=0.02, window_s=1.0, hop_s=0.5)
+    stream = Classifier(LABELS, backbone=fake).detector(settings=settings).stream(RATE, early=True)
+    stream.feed(place().samples)
+    gone = weakref.ref(stream)
+    gc.disable()
+    try:
+        del stream
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_a_stream_needs_thresholds_that_are_known_before_it(fake: Backbone) -> None:

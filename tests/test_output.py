@@ -326,6 +326,7 @@ def test_the_traceback_is_shown_on_request() -> None:
         ("detect {sounds} --labels a,b --format audacity", "takes one recording, and there are 2"),
         ("classify {sounds} --labels a,b --format audacity", "takes one recording"),
         ("classify {sounds} --labels a,b --out {home}/file/x.csv", "Cannot write"),
+        ("listen {sounds}/a.wav --labels a,b --clips {home}/file/clips", "Cannot write"),
     ],
 )
 def test_an_output_that_cannot_be_written_is_refused_before_a_recording_is_read(
@@ -346,6 +347,49 @@ def test_an_output_that_cannot_be_written_is_refused_before_a_recording_is_read(
     assert status in (1, 2)
     assert message in err
     assert not (tmp_path / "file").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("review {home}/events.csv --answers {home}/answers --out {home}/file/x", "Cannot write"),
+        ("review {home}/events.csv --answers {home}/answers --watch-out {home}/file/x", "Cannot w"),
+        ("review {home}/events.csv --answers {home}/answers --watch-out {home}", "is a folder"),
+        ("lab soundscape {home}/file/x.flac", "Cannot write"),
+        ("lab soundscape {home}/x.mp3", "Unsupported format '.mp3'"),
+        ("lab rebuild {home}/none.jsonl --out {home}/file/x", "Cannot write"),
+        ("find siren --in {home}/none --out {home}/file/x", "Cannot write"),
+        ("detect {home}/none.wav -l a,b --clips= ", "The name that --clips gives is empty"),
+        ("serve --store {home}/file/x.db", "Cannot write"),
+        ("serve --audit {home}", "is a folder"),
+    ],
+)
+def test_an_output_is_refused_before_answers_are_taken_and_inputs_are_opened(
+    command: str, message: str, run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    (tmp_path / "answers").write_text("y\n")
+    (tmp_path / "events.csv").write_text("file,start_s,end_s,label,score\na.wav,0,1,siren,5\n")
+    before = set(tmp_path.iterdir())
+    status, rows, err = run(*command.format(home=tmp_path).split())
+    assert status in (1, 2)
+    assert rows == ""
+    assert message in err
+    assert err.count("\n") == 1
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_an_archive_without_its_extra_is_refused_before_a_recording_is_read(
+    run: Run, wav: WriteWav, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*_: object) -> None:
+        raise AssertionError("a recording was read")
+
+    monkeypatch.setattr("driftscore.audio.recordings.decoded", read)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    status, _, err = run("embed", wav(), "--backbone", "fake", "--out", f"{tmp_path}/archive/")
+    assert status == 1
+    assert "needs an optional part" in err
 
 
 def test_an_output_on_a_full_disk_is_refused_before_a_recording_is_read(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
+from os import getpid
 
 import numpy as np
 
@@ -41,6 +42,7 @@ from driftscore.events.watchlist import WatchList
 from driftscore.scoring.calibration import Calibration, standardise
 from driftscore.scoring.examples import example_counts
 from driftscore.scoring.head import Head, Result
+from driftscore.system.process import check_process
 
 LOCAL_WINDOW_S, LOCAL_HOP_S = 3.0, 0.5
 """Window and hop for a backbone whose windows are poolings of frames."""
@@ -262,7 +264,7 @@ def event_batches(
     store: WindowLog | None = None,
 ) -> Iterator[tuple[list[Event], float]]:
     """Yield the events of a recording that ended, and the earliest start of those that follow."""
-    several = isinstance(backbone, LocalBackbone) and backbone.parallel > 1
+    several, pid = isinstance(backbone, LocalBackbone) and backbone.parallel > 1, getpid()
     with ThreadPoolExecutor(backbone.parallel) if several else nullcontext() as pool:
         stream = EventStream(
             rules,
@@ -275,10 +277,12 @@ def event_batches(
             name=describe(recording),
         )
         for part in resampled_blocks(recording, backbone.rate):
+            check_process(pid)
             batch = stream.feed(part)
             if seconds is not None:
                 seconds(stream.seconds)
             yield batch, stream.open_s
+        check_process(pid)
         check_length(recording, stream.seconds)
         yield stream.finish(), float("inf")
 

@@ -458,6 +458,21 @@ def test_a_broker_that_is_not_there_is_reported_at_once_and_its_events_are_count
     assert [text for text in messages[1:] if "no more events can wait" not in text] == []
 
 
+def test_a_refused_connection_is_not_reported_as_a_lost_one_as_well() -> None:
+    class Reason:
+        is_failure = True
+
+        def __str__(self) -> str:
+            return "Not authorized"
+
+    mqtt = Mqtt("mqtt://127.0.0.1", "home", {"yard"}, calibrated=False, change_words=print)
+    problems: list[str] = []
+    mqtt._failed = problems.append
+    mqtt._on_connect(None, None, None, Reason(), None)
+    mqtt._on_disconnect(None, None, None, Reason(), None)
+    assert problems == ["refuses the connection: Not authorized"]
+
+
 @needs_broker
 def test_events_that_wait_in_the_store_are_sent_by_the_next_run(
     broker: RealBroker, observer: Observer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -21,7 +21,7 @@ from driftscore.formats import OutputRow, write_rows
 from driftscore.lab.corpora.datasets import find_dataset
 from driftscore.lab.corpora.noises import find_noise
 from driftscore.lab.corpora.soundscapes.draw import Material, draw
-from driftscore.lab.corpora.soundscapes.render import write_soundscape
+from driftscore.lab.corpora.soundscapes.render import check_target, write_soundscape
 from driftscore.lab.corpora.soundscapes.truth import SoundscapeRecipe, read_soundscape, truth_path
 from driftscore.lab.runs.export import export as export_rows
 from driftscore.lab.runs.grid import Grid, keys, load_grid, measure, shipped_grids
@@ -231,6 +231,7 @@ def rebuild(file: Path, out: str) -> None:
     $ driftscore lab rebuild mixes.jsonl --out mixes/ > paths.txt
     """
     failed, folder = 0, output_folder(out)
+    check_output(folder / "mix.wav")
     for saved in read_mixes(file):
         if saved.record is None:
             failed += 1
@@ -291,6 +292,7 @@ def soundscape(
     $ driftscore lab soundscape night.flac --home clips --noise-home noise --words 3
     $ driftscore lab soundscape day.flac --dataset esc50 --noise demand --words "dog, siren"
     """
+    check_target(out)
     corpora = find_dataset(dataset, home), find_noise(noise, noise_home)
     material = Material.of(*corpora, home=home, noise_home=noise_home)
     if truth is not None:

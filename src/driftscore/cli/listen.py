@@ -56,7 +56,8 @@ _SETTINGS = {"pre_roll_s": 3.0, "level_seconds": 60.0, "keep_days": 0.0, "disk_s
 @events.detection_options
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE",
               help="A setting that is rarely changed, as in pre_roll_s=5; repeatable.")  # fmt: skip
-@click.option("--clips", metavar="DIR", help="Write the audio of events into this folder.")
+@click.option("--clips", type=take.FILE, metavar="DIR",
+              help="Write the audio of events into this folder.")  # fmt: skip
 @click.option("--learn", is_flag=True,
               help="Learn from the verdicts in the store, at most once per hour.")  # fmt: skip
 @click.option("--privacy", is_flag=True,
@@ -84,7 +85,7 @@ def listen(
     rejected: bool,
     merge: bool,
     settings: tuple[str, ...],
-    clips: str | None,
+    clips: Path | None,
     learn: bool,
     privacy: bool,
     spl_offset: float | None,
@@ -122,9 +123,9 @@ def listen(
         raise UsageError("--store and --audit are one file: give one of them, or the same twice")
     folder = None
     if clips is not None:
-        check_output(Path(clips) / "clip.flac")
+        check_output(clips / "clip.flac")
         keep_days = numbers["keep_days"] or None
-        folder = EventClips(clips, numbers["pre_roll_s"], keep_days, numbers["disk_share"])
+        folder = EventClips(str(clips), numbers["pre_roll_s"], keep_days, numbers["disk_share"])
     if learn and (clips is None or (store is None and decisions is None)):
         raise UsageError("--learn reads verdicts and clips: give --store FILE and --clips DIR too")
     work = ListenSettings(
@@ -150,7 +151,7 @@ def listen(
     if events_store is None and store is not None:
         events_store = DecisionStore(store)
     if events_store is not None and clips is not None:
-        events_store.clips = Path(clips)
+        events_store.clips = clips
     transports: list[Transport] = [*map(Webhook, webhook), *map(Program, programs)]
     if mqtt is not None:
         transports.append(

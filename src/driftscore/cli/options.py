@@ -52,7 +52,6 @@ from driftscore.text.prompts import check_labels, read_labels, split_labels
 if TYPE_CHECKING:
     from driftscore.decisions import DecisionStore
 
-FILE = click.Path(path_type=Path)
 YES, NO = ("yes", "true", "1"), ("no", "false", "0")
 _REFERENCE = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 
@@ -62,6 +61,19 @@ def flag_of(parameter: click.Parameter | None) -> str:
     if isinstance(parameter, click.Option):
         return max(parameter.opts, key=len)
     return "" if parameter is None else parameter.human_readable_name
+
+
+class _FilePath(click.Path):
+    """A path, which is not empty: `Path("")` is the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        if not os.fspath(value):
+            raise UsageError(f"The name that {flag_of(param)} gives is empty")
+        return super().convert(value, param, ctx)
+
+
+FILE = _FilePath(path_type=Path)
 
 
 class WholeNumber(click.IntRange):

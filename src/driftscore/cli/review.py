@@ -88,6 +88,9 @@ def review(
     $ driftscore review events.db --clips clips/ --precision 0.95
     """
     writer = find_format(format)
+    for path in (out, watch_out):
+        if path is not None:
+            check_output(path)
     base = None if watch is None else WatchList.load(watch)
     reviewed = Review(events_file, clips)
     if answers is not None:

@@ -92,6 +92,7 @@ class ArchiveWriter:
         self, folder: str | os.PathLike[str], backbone: Backbone, *, window_s: float, hop_s: float
     ) -> None:
         self.folder = output_folder(folder)
+        _pyarrow()  # a missing extra is reported before anything is embedded
         self.about = ArchiveAbout(backbone.name, backbone.fingerprint, window_s, hop_s)
         self.done: set[str] = set()
         self._backbone = backbone

@@ -14,7 +14,7 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from os import PathLike
+from os import PathLike, getpid
 from pathlib import Path
 from threading import Event, Semaphore
 
@@ -44,6 +44,7 @@ from driftscore.engines.protocol import (
 )
 from driftscore.errors import AudioError, UsageError
 from driftscore.storage.files import is_url
+from driftscore.system.process import check_process
 
 _MORE_READERS = 3
 """Readers beyond one per worker: some of them wait for a disk or for a remote store."""
@@ -165,6 +166,7 @@ class _Run:
         self.waiting: deque[_Task] = deque()
         self._engine = engine
         self._cache = cache
+        self._pid = getpid()
         self._slots = Semaphore(engine.slots)
         self._in_work = 0
         self._stopped = Event()
@@ -207,6 +209,7 @@ class _Run:
 
     def take(self) -> EmbeddedBlock:
         """Return the next results; wait for the first of them if necessary."""
+        check_process(self._pid)
         results = [self._embedded(self.waiting.popleft())]
         while self.ready and len(results) < BLOCK:
             results.append(self._embedded(self.waiting.popleft()))
@@ -214,6 +217,8 @@ class _Run:
 
     def stop(self) -> None:
         """End what is still in work, also in the middle of a recording; store what is new."""
+        if self._pid != getpid():
+            return  # a forked process has none of the threads, and would wait for ever
         self._stopped.set()
         self._slots.release(self._engine.readers)  # readers that wait for a slot see the end
         for task in self.waiting:

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
+from os import getpid
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ from driftscore.backbones.vectors import Vector
 from driftscore.engines.protocol import Embedded, check_finite, failed
 from driftscore.engines.window_log import WindowLog
 from driftscore.errors import AudioError, UsageError
+from driftscore.system.process import check_process
 
 BLOCK_S = 40.0
 """Length of a block of a file: long ones cost least."""
@@ -126,12 +128,15 @@ def embed_windows(
     frames_pool = ThreadPoolExecutor(threads) if local and threads > 1 else None
     pool = ThreadPoolExecutor(threads + local)
     pending: deque[Future[Embedded]] = deque()
+    pid = getpid()
     try:
         for recording in recordings:
+            check_process(pid)
             pending.append(pool.submit(embed, recording))
             if len(pending) > 2 * threads:
                 yield pending.popleft().result()
         while pending:
+            check_process(pid)
             yield pending.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)

@@ -9,7 +9,6 @@ block, and tracked apart: these scores are nearly the same, and tell that an eve
 2 s sooner. The events themselves follow from the complete windows alone.
 """
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -53,13 +52,12 @@ class EventRules:
 class EventTracker:
     """Scores of windows in, events out."""
 
-    def __init__(
-        self, rules: EventRules, note: Callable[[float, Scores], None] | None = None
-    ) -> None:
+    def __init__(self, rules: EventRules) -> None:
         self.rules = rules
         self.tracker = Tracker(rules.criteria, rules.settings, hop_s=rules.hop_s)
         self._background = Background(rules.hop_s, prior=rules.prior)
-        self._note = note
+        self.shares: Scores | None = None
+        """The labels' scores in the last window as shares of their thresholds; None before any."""
 
     def feed(self, start_s: float, end_s: float, scores: Scores) -> list[Event]:
         """Take the scores of one window; return the events that ended."""
@@ -71,9 +69,8 @@ class EventTracker:
         events: list[Event] = []
         if scale is not None:
             events = self.tracker.feed(start_s, end_s, above, scale)
-            if self._note is not None:
-                multiples = (above / scale)[: len(self.rules.criteria.labels)]
-                self._note((start_s + end_s) / 2, multiples / self.tracker.thresholds(start_s))
+            multiples = (above / scale)[: len(self.rules.criteria.labels)]
+            self.shares = multiples / self.tracker.thresholds(start_s)
         self._background.update(scores, self.tracker.held((start_s + end_s) / 2))
         return events
 
@@ -124,7 +121,7 @@ class EventStream:
             store=store,
         )
         self._observer = observer
-        self._tracker = EventTracker(rules, self._note)
+        self._tracker = EventTracker(rules)
         self._rate = backbone.rate
         self._samples = 0
         self._scored_s = 0.0
@@ -196,6 +193,8 @@ class EventStream:
         events: list[Event] = []
         for (start_s, end_s, _), scores in zip(windows, self._rules.head.scores(rows), strict=True):
             events += tracker.feed(start_s, end_s, scores)
+            if tracker is self._tracker and tracker.shares is not None:
+                self._note((start_s + end_s) / 2, tracker.shares)
         return events
 
     def _note(self, time_s: float, shares: Scores) -> None:

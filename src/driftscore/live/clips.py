@@ -13,13 +13,14 @@ import shutil
 import threading
 import time
 import unicodedata
-from collections import Counter, deque
+from collections import Counter
 from contextlib import suppress
 from datetime import UTC
 from pathlib import Path
 
 import numpy as np
 import soundfile
+from numpy.typing import NDArray
 
 from driftscore.audio.recordings import Audio, Samples
 from driftscore.decisions.records import StoredEvent
@@ -37,29 +38,28 @@ _TIDY_S = 600.0  # how often old clips are looked for
 
 
 class AudioRing:
-    """The last seconds of a stream, by the time from its start."""
+    """The last seconds of a stream, by the time from its start, in one array of fixed length."""
 
     def __init__(self, rate: int, seconds: float = MAX_CLIP_S) -> None:
         self.rate = rate
-        self._max = round(seconds * rate)
-        self._parts: deque[Samples] = deque()
-        self._length = 0
+        self._samples: Samples = np.zeros(round(seconds * rate), np.float32)
         self._end = 0  # samples so far
 
     def add(self, samples: Samples) -> None:
         """Add the samples that follow."""
-        self._parts.append(np.array(samples, np.float32))
-        self._length += len(samples)
         self._end += len(samples)
-        while self._length - len(self._parts[0]) >= self._max:
-            self._length -= len(self._parts.popleft())
+        last = samples[-len(self._samples) :]
+        self._samples[self._places(self._end - len(last), self._end)] = last
 
     def cut(self, start_s: float, end_s: float) -> Audio:
         """Return what is left of a span."""
-        first = self._end - self._length
-        joined = np.concatenate([*self._parts, np.zeros(0, np.float32)])
-        start, end = (max(0, round(s * self.rate) - first) for s in (start_s, end_s))
-        return Audio(joined[start:end], self.rate)
+        first = max(0, self._end - len(self._samples), round(start_s * self.rate))
+        last = min(self._end, round(end_s * self.rate))
+        return Audio(self._samples[self._places(first, last)], self.rate)
+
+    def _places(self, first: int, last: int) -> NDArray[np.int64]:
+        """Return where the samples of a span are in the array."""
+        return np.arange(first, last) % len(self._samples)
 
 
 def span(

@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import NoReturn
 
+from driftscore.errors import UsageError
+
 STOPPED = (
     "stopped; run the same command again to continue (with --cache, recordings that are done are "
     "not embedded again)"
@@ -28,6 +30,15 @@ class Interrupted(BaseException):
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.status = 128 + number
+
+
+def check_process(pid: int) -> None:
+    """Refuse to continue in a forked process what needs the threads of the process `pid`."""
+    if pid != os.getpid():
+        raise UsageError(
+            "This iterator was begun before the process was forked, and its threads stayed in the "
+            "parent; begin a new one here"
+        )
 
 
 @contextmanager

@@ -216,7 +216,7 @@ class Mqtt:
     def _on_disconnect(
         self, client: Any, data: object, flags: object, reason: Any, properties: object
     ) -> None:
-        if reason.is_failure:
+        if reason.is_failure and not self._problem:  # else the refusal is what is wrong
             self._fail(f"is lost ({reason})")
 
     def _on_connect_fail(self, client: Any, data: object) -> None:

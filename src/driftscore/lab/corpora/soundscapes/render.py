@@ -16,7 +16,7 @@ from driftscore.lab.corpora.soundscapes.draw import Material
 from driftscore.lab.corpora.soundscapes.truth import Soundscape, truth_path
 from driftscore.lab.mixing.record import check_sound
 from driftscore.lab.mixing.sounds import Excerpt
-from driftscore.storage.files import replacing
+from driftscore.storage.files import check_output, replacing
 from driftscore.system.progress import progress_bar
 
 BLOCK_S = 20.0
@@ -30,18 +30,24 @@ def write_soundscape(
     soundscape: Soundscape, path: str | Path, material: Material, *, show: bool | None = None
 ) -> None:
     """Write the audio of a soundscape as .flac or .wav, and its truth beside it as .json."""
-    if (suffix := Path(path).suffix.lower()) not in FORMATS:
-        raise UsageError(f"Unsupported format {suffix!r}: use .flac or .wav")
-    rate = soundscape.recipe.rate
+    check_target(path)
+    rate, format = soundscape.recipe.rate, FORMATS[Path(path).suffix.lower()]
     with (
         replacing(path) as partial,
-        soundfile.SoundFile(partial, "w", rate, 1, subtype="PCM_16", format=FORMATS[suffix]) as out,
+        soundfile.SoundFile(partial, "w", rate, 1, subtype="PCM_16", format=format) as out,
         progress_bar("Soundscape (seconds)", round(soundscape.seconds), show=show) as advance,
     ):
         for block in soundscape_blocks(soundscape, material):
             out.write(block)
             advance(round(len(block) / rate))
     soundscape.save(truth_path(path))
+
+
+def check_target(path: str | Path) -> None:
+    """Refuse a file that no soundscape can be written to, before anything is drawn."""
+    if (suffix := Path(path).suffix.lower()) not in FORMATS:
+        raise UsageError(f"Unsupported format {suffix!r}: use .flac or .wav")
+    check_output(path)
 
 
 def soundscape_blocks(
