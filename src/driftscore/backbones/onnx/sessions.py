@@ -12,9 +12,11 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,16 +79,39 @@ def _running(what: str) -> Iterator[None]:
 class OnnxSession:
     """A session that is opened when it is first run, so it costs nothing if all rows are cached.
 
-    `opening` returns the open session; a pickled or copied object holds it and opens it again.
+    `opening` returns the open session; a pickled or copied object holds it and opens it again. So
+    does a forked process: a session that was running in another thread would never return there.
     """
+
+    _all: ClassVar["WeakSet[OnnxSession]"] = WeakSet()
+    _locked: ClassVar[list["OnnxSession"]] = []
+    _abandoned: ClassVar[list["InferenceSession | None"]] = []
 
     def __init__(self, opening: Callable[[], "InferenceSession"]) -> None:
         self._opening = opening
         self._session: InferenceSession | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._all.add(self)
 
     def __reduce__(self) -> tuple[type["OnnxSession"], tuple[object]]:
         return type(self), (self._opening,)
+
+    @classmethod
+    def before_fork(cls) -> None:
+        """Wait until no session is being opened, and let none be."""
+        cls._locked = list(cls._all)
+        for session in cls._locked:
+            session._lock.acquire()
+
+    @classmethod
+    def after_fork(cls, *, child: bool) -> None:
+        """Let sessions be opened again; in the child, each is a new one."""
+        for session in cls._locked:
+            if child:
+                cls._abandoned.append(session._session)  # closing it could wait for ever
+                session._session = None
+            session._lock.release()
+        cls._locked = []
 
     def open(self) -> "InferenceSession":
         """Return the session, opened if it was not."""
@@ -101,6 +126,14 @@ class OnnxSession:
         with _running("A graph of the model cannot be run"):
             rows: NDArray[np.float32] = session.run([output], inputs)[0]
         return rows
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(
+        before=OnnxSession.before_fork,
+        after_in_parent=partial(OnnxSession.after_fork, child=False),
+        after_in_child=partial(OnnxSession.after_fork, child=True),
+    )
 
 
 def read_intact(path: Path, sha256: str | None, *, advice: str) -> bytes:
