@@ -10,6 +10,10 @@ window is the second applied to the window's frames. The weights are the moving 
 checkpoint `level.pt`, or of `decay.pt` with `--decayed`. Batch norms are folded into the
 convolutions. Weights are stored as float16 and widened when a file is loaded, so that sums are
 float32. Both files are checked against torch before they are moved into place.
+
+`--blend FOLDER --share 0.6` writes the mean of two exported towers instead, 0.6 of it the one in
+`export/` and the rest that in FOLDER, with batch norm statistics of its own. A tower that was
+trained on from another one can be blended with it: the blend keeps more of what each does well.
 """
 
 import argparse
@@ -25,9 +29,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from training.audio_net import TAGS, AudioTower, Residual, Shape, pool_weights
-from training.audio_tower import DECAY, LEVEL
+from training.audio_net import TAGS, AudioTower, Residual, Shape, load_exported, pool_weights
+from training.audio_tower import DECAY, LEVEL, SEED
 from training.collect import WORK
+from training.mixtures import Bank, Mixer, Recipe
 from training.product import replacing, sha256
 
 TOLERANCE = 2e-3
@@ -152,15 +157,44 @@ def largest_difference(tower: AudioTower, audio: Path, pool: Path) -> float:
     return worst
 
 
+def blended(first: Path, second: Path, share: float) -> AudioTower:
+    """Return the mean of two exported towers, with statistics estimated anew."""
+    mixer = Mixer(Bank(), Recipe(), SEED)
+    mels = torch.cat([mixer[number].log_mel[:, :, :, :120] for number in range(3)])
+    towers = AudioTower(Shape()), AudioTower(Shape())
+    for tower, home in zip(towers, (first, second), strict=True):
+        load_exported(tower, home, mels)
+    others = towers[1].state_dict()
+    mean = {
+        name: share * value + (1 - share) * others[name] if value.is_floating_point() else value
+        for name, value in towers[0].state_dict().items()
+    }
+    tower = AudioTower(Shape())
+    tower.load_state_dict(mean)
+    for module in tower.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.momentum = None  # the mean over all batches
+            module.reset_running_stats()
+    with torch.no_grad():
+        for number in range(3, 9):
+            tower.train()(mixer[number].log_mel)
+    return tower
+
+
 def main() -> None:
-    """Export the moving average of a checkpoint."""
+    """Export the moving average of a checkpoint, or a blend of two exported towers."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--decayed", action="store_true", help="export decay.pt, not level.pt")
     parser.add_argument("--home", type=Path, default=WORK / "export", help="folder to write to")
+    parser.add_argument("--blend", type=Path, help="folder of another exported tower")
+    parser.add_argument("--share", type=float, default=0.6, help="share of the tower in export/")
     settings = parser.parse_args()
-    saved = torch.load(DECAY if settings.decayed else LEVEL, weights_only=True)
-    tower = AudioTower(Shape(**saved["shape"]))
-    tower.load_state_dict(saved["average"])
+    if settings.blend:
+        tower = blended(WORK / "export", settings.blend, settings.share)
+    else:
+        saved = torch.load(DECAY if settings.decayed else LEVEL, weights_only=True)
+        tower = AudioTower(Shape(**saved["shape"]))
+        tower.load_state_dict(saved["average"])
     tower.eval()
     settings.home.mkdir(parents=True, exist_ok=True)
     audio, pool = settings.home / "audio.onnx", settings.home / "pool.onnx"
@@ -172,7 +206,7 @@ def main() -> None:
             raise SystemExit(f"the exported model differs from torch by {difference:.1e}")
     for path in (audio, pool):
         print(f"{path.name}: {path.stat().st_size / 1e6:.2f} MB, sha256 {sha256(path)[:12]}")
-    print(f"{difference:.1e} from torch; trained on {saved['examples']} examples")
+    print(f"{difference:.1e} from torch")
 
 
 if __name__ == "__main__":
