@@ -41,6 +41,11 @@ from training.word_lists import PhraseFinder
 COLUMNS = 105 * GROUP
 COMMON = 55
 """SCOWL's level up to which words are composed to phrases."""
+WORDNET_WEIGHT = 0.4
+PUBLIC_WEIGHT = 2.0
+WIDE_WEIGHT = 0.7
+"""How often names are drawn: words of WordNet, label names of public sets and their synonyms, and
+keys of `wide_*`, in proportion to other keys of the lexicon."""
 BATCH_TOKENS = 1536
 PULL = 1e-3
 
@@ -163,8 +168,7 @@ def collect_texts(
     excluded = PhraseFinder(
         [*excluded_phrases(public=public).phrases.values(), *(name.text for name in held)]
     )
-    named = {name.text: name.tags for name in (*words, *names)}
-    lexicon = {name.text for name in names}
+    named = {name.text: name for name in (*words, *names)}
     descriptions = {n.description: n.tags for n in names if n.description}
     phrases = compounds(database, levels)
     phrases = [phrases[n] for n in rng.permutation(len(phrases))[: options.compounds]]
@@ -189,14 +193,23 @@ def collect_texts(
         tags.append(row)
         share.append(weight)
 
-    first = np.array([row.argmax() for row in named.values()])
+    first = np.array([name.tags.argmax() for name in named.values()])
     rare = 1 / np.sqrt(np.bincount(first, minlength=527)[first])
     rare /= rare.mean()
-    for number, (text, row) in enumerate(named.items()):
-        weight = rare[number] * (1.0 if text in lexicon else 0.4)
+    anchors = functional.normalize(teacher.anchors.detach(), dim=1).numpy()
+    for weight, (text, name) in zip(rare, named.items(), strict=True):
+        if not name.description:
+            weight *= WORDNET_WEIGHT
+        elif name.public:
+            weight *= PUBLIC_WEIGHT
+        elif name.wide:
+            weight *= WIDE_WEIGHT
+        vector = single.get(text, no_vector)
+        if name.tags[(anchors @ vector).argmax()] == 0:  # the teacher is wrong
+            vector = no_vector
         other = SINGLE[5 + int(rng.integers(len(SINGLE) - 5))].format(c=text)
         for form, part in ((CLEAN.format(c=text), 0.6), (text, 0.25), (other, 0.15)):
-            add(form, single.get(text, no_vector), row, weight * part)
+            add(form, vector, name.tags, weight * part)
     for text, row in descriptions.items():
         add(text, no_vector, row, 0.5)
     for number, text in enumerate(phrases):
@@ -320,7 +333,7 @@ def main() -> None:
     """Make the table, distil, and write what `training.export_text` needs."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--work", type=Path, default=WORK)
-    parser.add_argument("--start", type=Path, default=OUT, help="folder of the exported tower")
+    parser.add_argument("--start", type=Path, default=OUT, help="exported tower to start from")
     parser.add_argument("--teacher", type=Path, required=True, help="of training.text_sounds")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--texts", type=int, default=240_000, help="texts to train on")
@@ -342,7 +355,7 @@ def main() -> None:
     teacher = SoundTeacher().eval()
     teacher.read(options.teacher)
     database = fetch_wordnet(options.work / "wordnet")
-    stored = read_pieces(options.start)
+    stored = read_pieces(OUT)
     pieces = exchange(sorted(stored, key=stored.__getitem__), database)
     if not (out / "rows.npy").exists():
         np.save(out / "rows.npy", make_rows(teacher, pieces))

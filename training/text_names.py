@@ -31,6 +31,8 @@ class Name:
     description: str = ""
     wide: bool = False
     """Whether it is in one of the files `wide_*`."""
+    public: bool = False
+    """Whether it is a label name of a public set or a synonym of one."""
 
 
 def held_out_keys(line: Line) -> list[str]:
@@ -65,7 +67,8 @@ def read_names(database: Path, *, public: bool) -> tuple[list[Name], list[Name],
         description = "" if excluded.find(line.description) else line.description
         for key in line.keys:
             if public or not excluded.find(key):
-                name = Name(key, row, description, line.place.startswith("wide_"))
+                wide = line.place.startswith("wide_")
+                name = Name(key, row, description, wide, key in line.public)
                 (held if key in apart else trained).append(name)
     eye = np.eye(len(tags), dtype=np.float32)
     found = words_of_tags(database).items()
