@@ -15,8 +15,8 @@ import time
 
 from training.product import MODEL_HOME
 
-EXCHANGED = "training/work/text/exchanged"
-TUNED = "training/work/text/tuned"
+SOUNDS = "training/work/text/sounds.pt"
+DISTILLED = "training/work/text/distilled"
 STEPS = (
     ("collect", "download, decode and cut the recordings"),
     ("teacher", "near-duplicates, sampling weights, statistics of tag space"),
@@ -31,9 +31,9 @@ STEPS = (
     ("text_tower --minutes {text}", "train the text tower"),
     ("export_text", "write text.onnx and tokenizer.json"),
     ("lexicon", "check the lexicon"),
-    (f"text_exchange --out {EXCHANGED}", "everyday words as pieces"),
-    (f"text_head --start {EXCHANGED} --out {TUNED}", "teach the text tower the lexicon"),
-    (f"export_text --work {TUNED}", "write the text tower again"),
+    (f"text_sounds --out {SOUNDS}", "teach the sentence encoder the lexicon"),
+    (f"text_distil --teacher {SOUNDS} --out {DISTILLED}", "distil it into the text tower"),
+    (f"export_text --work {DISTILLED}", "write the text tower again"),
     ("seal", "write the checksums"),
     ("default", "calibrations, the default rule and its figures on all label sets"),
     ("evaluate", "figures of the audio tower"),

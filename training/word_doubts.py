@@ -19,7 +19,7 @@ from training.lexicon import read_lexicon
 from training.text_anchors import read_tags
 from training.text_corpus import CLEAN, SHARED
 from training.text_evaluate import ShippedTower
-from training.text_finetune import held_out_keys
+from training.text_names import held_out_keys
 from training.word_lists import LABEL_TEST, WORD_TEST, Entry, read_entries
 
 LIMITS = sorted({0.0, 0.3, 0.4, 0.5, 0.6, MIN_SHARE, 0.7})
