@@ -31,17 +31,18 @@ from driftscore.errors import UsageError
 DEFAULT_FALSE_ALARMS = 1.0
 """False alarms per hour and label, in a place with two other sounds per minute."""
 RATES = (
-    (2.0, 4.04), (2.5, 1.86), (3.0, 0.803), (3.5, 0.395), (4.0, 0.224), (4.5, 0.105), (5.0, 0.0658),
+    (2.0, 4.61), (2.5, 2.53), (3.0, 1.32), (3.5, 0.618), (4.0, 0.355), (4.5, 0.184), (5.0, 0.105),
+    (5.5, 0.0658),
 )  # fmt: skip
 """Multiples of the upper spread, and how often per hour other sounds reach them for one label."""
-MIN_LEARNT, TYPICAL_TAIL, MAX_TAIL_SHIFT = 3, 4.1, 1.0
+MIN_LEARNT, TYPICAL_TAIL, MAX_TAIL_SHIFT = 3, 3.6, 1.0
 """A label with so many examples is not like a label in words, for which the rates were measured.
 One in a hundred sounds of the calibration reaches `TYPICAL_TAIL` for the median of ESC-50's labels
 in words, and 3.0 to 7.0 for learnt ones: the multiple moves by the difference, up to a limit."""
-TOP_SHARE, TYPICAL_REACH, REACH_WEIGHT, MAX_REACH_SHIFT = 1 / 320, 5.3, 0.3, 1.0
+TOP_SHARE, TYPICAL_REACH, REACH_WEIGHT, MAX_REACH_SHIFT = 1 / 320, 5.1, 0.3, 1.0
 """The share of sounds that a reach is the mean of, the reach of the median word, and how far a
 threshold moves with it; chosen on the families "choose" of `training.corpora.event_families`."""
-LOW_RATE = 5.78
+LOW_RATE = 6.5
 """How often per hour other sounds reach the lowest multiple of `RATES` for one label, if its
 threshold does not move."""
 RESTLESS_H, FORGET_H, MAX_RESTLESS = 0.5, 3.0, 2.5
