@@ -16,7 +16,7 @@ reports share no voice, no text, no noise recording and no clip:
              whose guests talk; `events/`
 
 Four more telephone voices (asterisk-core-sounds) were used until the fifth edition of `mini`, and
-were in its pool for a short while by mistake: 0.6 % of 46,000 examples.
+were in its pool for a short while by mistake: 0.6 % of 31,000 examples.
 
 A part of a prompt in which nobody talks (less than a tenth of the power of the prompt) is drawn
 again, and files of beeps are left out. The threshold is the lowest one (in steps of 0.1) at which
