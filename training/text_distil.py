@@ -36,17 +36,16 @@ from training.text_net import HIDDEN, SENTENCE, Tower
 from training.text_sounds import SoundTeacher
 from training.text_teacher import read_texts
 from training.text_vocabulary import GROUP, build_tokenizer, quantise, unpack
-from training.word_lists import LABEL_TEST, PhraseFinder, normal_words, read_entries
+from training.word_lists import PhraseFinder
 
 COLUMNS = 105 * GROUP
 COMMON = 55
 """SCOWL's level up to which words are composed to phrases."""
 WORDNET_WEIGHT = 0.4
 PUBLIC_WEIGHT = 2.0
-LABEL_WEIGHT = 40.0
 WIDE_WEIGHT = 0.7
-"""How often names are drawn: words of WordNet, names in public sets and their synonyms, the label
-names of the five test sets, and keys of `wide_*`, in proportion to other keys of the lexicon."""
+"""How often names are drawn: words of WordNet, names in public sets and their synonyms, and keys of
+`wide_*`, in proportion to other keys of the lexicon."""
 BATCH_TOKENS = 1536
 PULL = 1e-3
 
@@ -194,7 +193,6 @@ def collect_texts(
         tags.append(row)
         share.append(weight)
 
-    labels = {normal_words(entry.phrase) for entry in read_entries(LABEL_TEST)}
     first = np.array([name.tags.argmax() for name in named.values()])
     rare = 1 / np.sqrt(np.bincount(first, minlength=527)[first])
     rare /= rare.mean()
@@ -203,7 +201,7 @@ def collect_texts(
         if not name.description:
             weight *= WORDNET_WEIGHT
         elif name.public:
-            weight *= LABEL_WEIGHT if normal_words(text) in labels else PUBLIC_WEIGHT
+            weight *= PUBLIC_WEIGHT
         elif name.wide:
             weight *= WIDE_WEIGHT
         vector = single.get(text, no_vector)
