@@ -8,7 +8,7 @@ A recording is cropped, changed in speed, equaliser, room and level, and mixed w
 recording or with noise (steady recordings, babble, synthetic noise). Some are played backwards,
 joined from parts of several recordings, or given the colour of another one: the teacher labels what
 comes out, so an example need not be natural, and a student that hears only the pool's recordings
-learns them by heart (a cosine of .90 to the teacher there, .77 on others). Batch n is a function of
+learns them by heart (a cosine of .88 to the teacher there, .77 on others). Batch n is a function of
 the pool, the recipe and n alone, so a training that resumes at batch n needs no other random state.
 """
 

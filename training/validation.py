@@ -17,6 +17,9 @@ space, by the text tower that ships.
 `python -m training.validation --home FOLDER` measures an exported model and the teacher instead;
 with words of its own text tower if FOLDER is complete, else of the one that ships.
 
+`--pool --home FOLDER` measures the cosine to the teacher on segments of the pool, which the model
+was trained on: how far it is above that of the sets is what the student knows by heart.
+
 `--reporting` makes or measures the sets that nothing is chosen on: fold 2 of UrbanSound8K, folds 3
 to 5 of Kitchen20, the office sounds of DCASE 2016 and a set of animals (the two repositories of
 `training.teacher`), in the same noises.
@@ -50,6 +53,7 @@ from training.product import MODEL_HOME, load_mini, load_space, student_log_mel,
 from training.teacher import TEST_REPOSITORIES, samples_of
 
 SNRS_DB = (10.0, 0.0)
+POOL_CLIPS = 120
 SETS = ("esc50", "urban", "kitchen")
 REPORTED = ("urban_report", "kitchen_report", "office", "animals")
 FOLDERS = {
@@ -267,12 +271,36 @@ def measure_exported(home: Path, names: Sequence[str]) -> None:
         print(json.dumps({"set": name, "teacher": part.scores(part.teacher)["clean"]}), flush=True)
 
 
+@torch.no_grad()
+def measure_pool(home: Path) -> None:
+    """Print the mean cosine to the teacher on segments of the pool, by kind of source."""
+    space, segments = load_space(), read_segments()
+    with np.load(WORK / "teacher.npz") as file:
+        logits, weights = file["rows"][:, : len(space.mu)], file["weights"]
+    teacher = torch.from_numpy((logits - space.mu) / space.sigma)
+    tower, rng = AudioTower(Shape()), np.random.default_rng(0)
+    load_exported(tower, home, torch.zeros(1, 1, 64, 100))
+    tower.eval()
+    for kind in dict.fromkeys(segment.kind for segment in segments):
+        share = weights * [s.kind == kind and s.length > 2 * RATE for s in segments]
+        drawn = rng.choice(len(share), POOL_CLIPS, p=share / share.sum())
+        clips = [samples_of(segments[n].start, segments[n].length) for n in drawn]
+        mels = [torch.from_numpy(student_log_mel(clip))[None, None] for clip in clips]
+        rows = torch.cat([tower(mel) for mel in mels])
+        cosine = functional.cosine_similarity(rows, teacher[torch.from_numpy(drawn)]).mean()
+        print(json.dumps({"pool": kind, "cosine": round(float(cosine), 4)}), flush=True)
+
+
 def main() -> None:
     """Write the files, or measure an exported model."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--home", type=Path, help="folder of an exported model to measure")
     parser.add_argument("--reporting", action="store_true", help="the sets to report on")
+    parser.add_argument("--pool", action="store_true", help="with --home: segments of the pool")
     options = parser.parse_args()
+    if options.pool:
+        measure_pool(options.home)
+        return
     names = REPORTED if options.reporting else SETS
     if options.home:
         measure_exported(options.home, names)

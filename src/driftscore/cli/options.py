@@ -69,7 +69,7 @@ class _FilePath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path."""
         if not os.fspath(value):
-            raise UsageError(f"The name that {flag_of(param)} gives is empty")
+            raise UsageError(f"{flag_of(param)} needs a path, got an empty one")
         return super().convert(value, param, ctx)
 
 

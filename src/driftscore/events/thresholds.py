@@ -37,8 +37,8 @@ RATES = (
 """Multiples of the upper spread, and how often per hour other sounds reach them for one label."""
 MIN_LEARNT, TYPICAL_TAIL, MAX_TAIL_SHIFT = 3, 3.6, 1.0
 """A label with so many examples is not like a label in words, for which the rates were measured.
-One in a hundred sounds of the calibration reaches `TYPICAL_TAIL` for the median of ESC-50's labels
-in words, and 3.0 to 7.0 for learnt ones: the multiple moves by the difference, up to a limit."""
+One in a hundred sounds of the calibration reaches `TYPICAL_TAIL` for the median of the labels in
+words of the measurement: the multiple of a learnt label moves by the difference, up to a limit."""
 TOP_SHARE, TYPICAL_REACH, REACH_WEIGHT, MAX_REACH_SHIFT = 1 / 320, 5.1, 0.3, 1.0
 """The share of sounds that a reach is the mean of, the reach of the median word, and how far a
 threshold moves with it; chosen on the families "choose" of `training.corpora.event_families`."""
@@ -51,7 +51,8 @@ the measurement says, up to a limit: how many hours the measurement counts, afte
 peak counts a third, and the limit."""
 GOOD = "good"
 PROMISES = ((5.5, GOOD), (4.3, "fair"), (-np.inf, "poor"))
-"""What is expected of words that reach so far: two thirds, a half and a fifth of the events."""
+"""What is expected of words that reach so far; docs/detection.md has the share of the events of
+each kind of word that was found."""
 LOWEST = RATES[0][0]
 """The multiple at which peaks are counted to compare a place with the measurement."""
 FITS = 2.326
