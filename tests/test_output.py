@@ -359,7 +359,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_a_recording_is_read(
         ("lab soundscape {home}/x.mp3", "Unsupported format '.mp3'"),
         ("lab rebuild {home}/none.jsonl --out {home}/file/x", "Cannot write"),
         ("find siren --in {home}/none --out {home}/file/x", "Cannot write"),
-        ("detect {home}/none.wav -l a,b --clips= ", "The name that --clips gives is empty"),
+        ("detect {home}/none.wav -l a,b --clips= ", "--clips needs a path, got an empty one"),
         ("serve --store {home}/file/x.db", "Cannot write"),
         ("serve --audit {home}", "is a folder"),
     ],
