@@ -23,26 +23,34 @@ from driftscore.events.thresholds import (
     reach,
     reach_shift,
     restlessness,
-    upper_spread,
+    spread_of,
 )
 
 
-def test_the_upper_spread_of_normal_scores_is_their_standard_deviation() -> None:
+def test_the_spread_of_normal_scores_is_their_standard_deviation() -> None:
     scores = np.random.default_rng(0).normal([3.0, -1.0], [0.5, 2.0], size=(200_000, 2))
-    np.testing.assert_allclose(upper_spread(scores), [0.5, 2.0], rtol=0.02)
+    np.testing.assert_allclose(spread_of(scores), [0.5, 2.0], rtol=0.02)
 
 
-def test_the_highest_scores_do_not_change_the_upper_spread() -> None:
+def test_the_highest_scores_do_not_change_the_spread() -> None:
     scores = np.random.default_rng(0).normal(size=(1_000, 1))
-    plain = upper_spread(scores)
+    plain = spread_of(scores)
     scores[np.argsort(scores[:, 0])[-50:]] += 100
-    np.testing.assert_array_equal(upper_spread(scores), plain)
+    np.testing.assert_array_equal(spread_of(scores), plain)
 
 
-def test_the_reach_is_the_mean_of_the_highest_scores_in_upper_spreads() -> None:
+def test_own_sounds_among_the_others_hardly_widen_the_spread() -> None:
+    scores = np.random.default_rng(0).normal(size=(10_000, 1))
+    scores[::7] += 6  # every seventh sound is the label's own
+    assert 1.0 < spread_of(scores)[0] < 2.0
+    low, median, high = np.quantile(scores, (0.1, 0.5, 0.9))
+    assert high - median > 3 * (median - low)
+
+
+def test_the_reach_is_the_mean_of_the_highest_scores_in_spreads() -> None:
     scores = np.random.default_rng(0).normal([3.0, -1.0], [0.5, 2.0], size=(3_200, 2))
     highest = np.sort(scores, axis=0)[-round(3_200 * TOP_SHARE) :].mean(axis=0)
-    expected = (highest - np.median(scores, axis=0)) / upper_spread(scores)
+    expected = (highest - np.median(scores, axis=0)) / spread_of(scores)
     np.testing.assert_allclose(reach(scores), expected)
     assert reach(scores[:20]).shape == (2,)
 

@@ -1,4 +1,4 @@
-"""How often other sounds reach a multiple of a label's upper spread: `thresholds.RATES`.
+"""How often other sounds reach a multiple of a label's spread: `thresholds.RATES`.
 
     python -m training.false_alarms
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from driftscore import Classifier, Detector, Embedder, Event
 from driftscore.events import thresholds
-from driftscore.events.thresholds import reach_shift, upper_spread
+from driftscore.events.thresholds import reach_shift, spread_of
 from driftscore.lab import detection
 from driftscore.lab.corpora.soundscapes.truth import Soundscape
 from driftscore.lab.detection import OVERLAP
@@ -74,7 +74,7 @@ def main() -> None:
         calibration = detector.calibration
         scores = detector.head.scores(np.concatenate([calibration.clean, calibration.noisy]))
         high = np.quantile(scores, 0.99, axis=0) - np.median(scores, axis=0)
-        tails += (high / upper_spread(scores))[: len(detector.reaches)].tolist()
+        tails += (high / spread_of(scores))[: len(detector.reaches)].tolist()
         reaches |= detector.reaches
     typical = round(float(np.median([*reaches.values()])), 1)
     print(f"TYPICAL_REACH {typical}, TYPICAL_TAIL {np.median(tails):.1f}")

@@ -35,7 +35,7 @@ from driftscore.events.thresholds import (
     reach,
     reach_shift,
     tail_shift,
-    upper_spread,
+    spread_of,
 )
 from driftscore.events.tracking import NEVER, Detection, Event, LabelRules, Observer, in_order
 from driftscore.events.watchlist import WatchList
@@ -96,7 +96,7 @@ class Detector:
         prior = spreads = None
         if calibration is not None:
             scores = self.head.scores(np.concatenate([calibration.clean, calibration.noisy]))
-            prior, spreads = np.median(scores, axis=0), upper_spread(scores)
+            prior, spreads = np.median(scores, axis=0), spread_of(scores)
         shortest = [
             self.settings.min_duration_s if label.min_duration_s is None else label.min_duration_s
             for label in watch.labels

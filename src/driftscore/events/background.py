@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftscore.backbones.vectors import Scores
-from driftscore.events.thresholds import upper_spread
+from driftscore.events.thresholds import spread_of
 
 Mask = NDArray[np.bool_]
 
@@ -45,10 +45,10 @@ class Background:
         return self._level
 
     def spread(self) -> Scores | None:
-        """Return the upper spread of each label in the past minutes; None while it is too short."""
+        """Return the spread of each label in the past minutes; None while it is too short."""
         if self._learnt < _LEARNT * self._long:
             return None
-        spread = upper_spread(self._rows[-self._learnt :])
+        spread = spread_of(self._rows[-self._learnt :])
         return np.maximum(spread, 0.25 * float(np.median(spread)))
 
     def update(self, scores: Scores, held: Mask) -> None:

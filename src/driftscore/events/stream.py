@@ -46,7 +46,7 @@ class EventRules:
     prior: Scores | None = None
     """What each word scores on other sounds; None without a calibration."""
     spreads: Scores | None = None
-    """The upper spread of each word on other sounds; None without a calibration."""
+    """The spread of each word on other sounds; None without a calibration."""
 
 
 class EventTracker:
