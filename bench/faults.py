@@ -14,8 +14,7 @@ source drops, the webhook is away. At the end it is stopped with SIGTERM, and th
 An event that is cut by a fault may differ, and is then the last one before a new beginning. What
 waited is sent again after SIGKILL, so a message may come twice if the child died between the answer
 and its note of it: such doubles are counted as doubled. Memory and descriptors are those of the
-child, from one SIGKILL to the next. The slope of memory is that of a line through all samples of
-such a life but those of its first `WARM_UP_S`, in which buffers fill and the allocator grows.
+child, from one SIGKILL to the next (`bench/memory_slope.py`).
 """
 
 import json
@@ -34,16 +33,12 @@ from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import IO, Any
 
 from bench.figures import NotHereError
+from bench.memory_slope import HOUR_S, MemoryLog, MemoryRow
 
 FAULTS = ("broker", "kill", "disk", "clock", "drop", "webhook")
-HOUR_S = 3600.0
-WARM_UP_S = 180.0
-"""Seconds of each life that its slope leaves out; shorter lives have no slope."""
 Sequence = list[tuple[str, float]]
 """Labels and scores of events, in order."""
 
@@ -140,12 +135,14 @@ class Receiver:
 class Child:
     """The listener, which can be killed and started again, and what it has said."""
 
-    def __init__(self, command: list[str]) -> None:
+    def __init__(self, command: list[str], memory: MemoryLog, log: IO[str]) -> None:
         self._command = command
+        self._memory = memory
+        self._log_file = log
         self.events: list[dict[str, Any]] = []
         self.log: list[str] = []
-        self.memory: list[list[tuple[float, float, int, float]]] = []
-        """Seconds, megabytes, descriptors and hours of audio of each life."""
+        self.lives = 0
+        """How often it was started."""
         self.audio_h = 0.0
         """Hours of audio of all lives so far."""
         self._readers: list[threading.Thread] = []
@@ -155,7 +152,8 @@ class Child:
         """Start it and wait until its sources give audio."""
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(self._command, stdout=pipe, stderr=pipe, text=True)
-        self.memory.append([])
+        self.lives += 1
+        self._begun, self._begun_h = time.monotonic(), self.audio_h
         self.online = threading.Event()
         self._readers = [
             threading.Thread(target=self._read_events, args=(self.process.stdout,), daemon=True),
@@ -178,6 +176,7 @@ class Child:
     def _read_log(self, lines: Iterator[str]) -> None:
         for line in lines:
             self.log.append(line.rstrip())
+            self._log_file.write(line)
             if line.startswith("soak: ") and line.endswith("\n"):
                 self.audio_h += json.loads(line[6:])["audio_s"] / HOUR_S
 
@@ -187,7 +186,8 @@ class Child:
         pages = int((home / "statm").read_text("utf-8").split()[1])
         megabytes = pages * os.sysconf("SC_PAGE_SIZE") / 1e6
         count = len(list((home / "fd").iterdir()))
-        self.memory[-1].append((time.monotonic(), megabytes, count, self.audio_h))
+        seconds, audio_h = time.monotonic() - self._begun, self.audio_h - self._begun_h
+        self._memory.add(MemoryRow(self.lives, seconds, audio_h, megabytes, count))
 
     def end(self, number: signal.Signals) -> int:
         """Send a signal, wait for its end, and return its status."""
@@ -198,13 +198,29 @@ class Child:
         return status
 
 
-def run(home: Path, minutes: float, speed: float, sources: int, every_s: float) -> dict[str, Any]:
-    """Run the soak; return what was lost, doubled or wrong, and what it cost."""
+def run(
+    home: Path, minutes: float, speed: float, sources: int, every_s: float, out: Path
+) -> dict[str, Any]:
+    """Run the soak; return what was lost, doubled or wrong, and what it cost.
+
+    `out` gets the rows of memory and the log of the child while it runs.
+    """
+    memory = MemoryLog(out / "memory.csv", sources)
+    with open(out / "log.txt", "w", encoding="utf-8", buffering=1) as log:
+        result = _run(home, minutes, speed, sources, every_s, memory, log)
+    memory.close()
+    return {**result, **memory.summary()}
+
+
+def _run(
+    home: Path, minutes: float, speed: float, sources: int, every_s: float,
+    memory: MemoryLog, log: IO[str],
+) -> dict[str, Any]:  # fmt: skip
     broker, receiver, rng = Broker(home), Receiver(), random.Random(23)
     command = [sys.executable, "-m", "bench.soak", "--child", str(home), "--speed", str(speed),
                "--sources", str(sources), "--mqtt", f"mqtt://127.0.0.1:{broker.port}",
                "--webhook", receiver.url]  # fmt: skip
-    child = Child(command)
+    child = Child(command, memory, log)
     begun, faults = time.monotonic(), Counter[str]()
     next_s, turn = every_s, 0
     while (now := time.monotonic() - begun) < 60 * minutes:
@@ -261,12 +277,6 @@ def compared(
     for event in child.events:
         by_source.setdefault(event["source"], []).append((event["label"], event["score"]))
     wrong, beginnings = unlike_the_scene(list(by_source.values()))
-    lives = [life for life in child.memory if len(life) >= 8]
-    slopes = []
-    for life in lives:
-        late = np.array([row for row in life if row[0] - life[0][0] > WARM_UP_S])
-        if len(late) >= 8:
-            slopes.append(float(np.polyfit(late[:, 3], late[:, 1], 1)[0]))
     return {
         "minutes": round((time.monotonic() - begun) / 60, 1),
         "faults": dict(faults),
@@ -279,9 +289,6 @@ def compared(
         "store": ", ".join(checks),
         "waiting": waiting,
         "audio_hours": round(child.audio_h, 2),
-        "memory_mb": [round(max(row[1] for row in life), 1) for life in lives],
-        "slope_mb_per_audio_hour": [round(slope, 3) for slope in slopes],
-        "descriptors": [max(row[2] for row in life) for life in lives],
         "log_lines": len(child.log),
         "tracebacks": sum("Traceback" in line for line in child.log),
     }

@@ -4,10 +4,10 @@
     python -m bench.soak --faults --minutes 120 --sources 4
 
 Two sources play a scene with sounds of the demo again and again. Events go to the store, lines of
-JSON, clips and an audit in a temporary folder. Memory is sampled every few seconds; its slope is
-that of a line through the second half, per hour of the clock and per hour of audio. On a machine
-that is too slow for the speed the sources wait, and the speed that was reached is stated.
-With `--faults` things break in between (`bench/faults.py`).
+JSON, clips and an audit in a temporary folder. Memory is sampled every few seconds
+(`bench/memory_slope.py`), its rows are in `memory.csv` in the folder `--out`. On a machine that is
+too slow for the speed the sources wait, and the speed that was reached is stated. With `--faults`
+things break in between (`bench/faults.py`).
 """
 
 import argparse
@@ -25,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.memory_slope import HOUR_S, MemoryLog, MemoryRow
 from driftscore import Classifier, Embedder
 from driftscore.audio.recordings import Samples, read
 from driftscore.decisions import DecisionStore
@@ -109,20 +110,25 @@ def main() -> None:
     )
     parser.add_argument("--faults", action="store_true", help="let things break in between")
     parser.add_argument("--every", type=float, default=180.0, help="seconds between two faults")
+    parser.add_argument("--out", type=Path, default=Path("build/soak"), help="default: build/soak")
     for name in ("--child", "--mqtt", "--webhook"):
         parser.add_argument(name, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
         listen(Path(given.child), given.speed, given.sources, given.mqtt, given.webhook)
         return
+    given.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         home, minutes, speed, sources = Path(folder), given.minutes, given.speed, given.sources
         if given.faults:
             from bench.faults import run
 
-            print(json.dumps(run(home, minutes, speed, sources, given.every)))
+            result = run(home, minutes, speed, sources, given.every, given.out)
         else:
-            print(json.dumps(soak(home, minutes, speed, sources, waits=not given.drop)))
+            result = soak(home, minutes, speed, sources, given.out, waits=not given.drop)
+    line = json.dumps(result)
+    (given.out / "result.json").write_text(line + "\n", encoding="utf-8")
+    print(line)
 
 
 def listen(home: Path, speed: float, count: int, mqtt: str, webhook: str) -> None:
@@ -163,7 +169,9 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def soak(home: Path, minutes: float, speed: float, count: int, *, waits: bool) -> dict[str, object]:
+def soak(
+    home: Path, minutes: float, speed: float, count: int, out: Path, *, waits: bool
+) -> dict[str, object]:
     """Listen for some minutes; return memory, slope, threads and descriptors."""
     os.environ["DRIFTSCORE_CACHE"] = str(home / "cache")
     classifier = Classifier(LABELS, backbone=Embedder("mini"))
@@ -184,18 +192,19 @@ def soak(home: Path, minutes: float, speed: float, count: int, *, waits: bool) -
         classifier, WatchList.of(LABELS), sources, [store, lines], settings, notify=print
     )
     started, cpu = time.monotonic(), time.process_time()
-    rows: list[tuple[float, float, int, int]] = []
+    memory, most_threads = MemoryLog(out / "memory.csv", count), 0
     with listener:
         while (now := time.monotonic() - started) < minutes * 60:
             time.sleep(SAMPLE_S)
-            rows.append((now, memory_mb(), threading.active_count(), descriptors()))
+            audio_h = sum(view.seconds for view in listener.views()) / HOUR_S
+            memory.add(MemoryRow(1, now + SAMPLE_S, audio_h, memory_mb(), descriptors()))
+            most_threads = max(most_threads, threading.active_count())
         views = listener.views()
         events = store.newest() and len(store.events(limit=10**9))
     gc.collect()
     after = threading.active_count(), descriptors()
     audio_s, wall_s = sum(view.seconds for view in views), time.monotonic() - started
-    late = np.array(rows[len(rows) // 2 :])
-    slope = float(np.polyfit(late[:, 0] / 3600, late[:, 1], 1)[0])
+    memory.close()
     return {
         "minutes": round(wall_s / 60, 1),
         "sources": count,
@@ -204,16 +213,10 @@ def soak(home: Path, minutes: float, speed: float, count: int, *, waits: bool) -
         "cpu_share": round((time.process_time() - cpu) / audio_s, 4),
         "events": events,
         "dropped_s": round(sum(view.dropped_s for view in views), 1),
-        "memory_mb": [
-            round(late[0, 1], 1),
-            round(float(late[:, 1].max()), 1),
-            round(late[-1, 1], 1),
-        ],
-        "slope_mb_per_hour": round(slope, 2),
-        "slope_mb_per_audio_hour": round(slope * wall_s / audio_s, 3),
         "threads_before_after": [before[0], after[0]],
         "descriptors_before_after": [before[1], after[1]],
-        "most_threads": int(late[:, 2].max()),
+        "most_threads": most_threads,
+        **memory.summary(),
     }
 
 

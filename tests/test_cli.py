@@ -289,7 +289,7 @@ def test_a_run_that_writes_to_a_file_writes_nothing_to_stdout(
         (["classify", "a.wav", *ASK, "--runtime", "onx"], 2, "did you mean 'onnx'"),
         (["embed", "a.wav"], 2, "--out"),
         (["classify"], 2, "FILES"),
-        (["score", "absent.npz", "--head", "x"], 1, "no embedding file at absent.npz"),
+        (["score", "absent.npz", "--head", "x"], 1, "no file of embeddings at absent.npz"),
         (["head", *ASK, "-o", "."], 2, "is a folder"),
         (["classify", "a.wav", *ASK, "--engine", "locale"], 2, "did you mean 'local'"),
         (["classify", "a.wav", *ASK, "--engine", "local:many"], 2, "a whole number"),

@@ -207,6 +207,20 @@ def test_levels_are_those_of_the_samples() -> None:
     assert track_.snr_db(0.0, 1.0) is None
 
 
+def test_levels_of_the_last_quarter_of_an_hour_are_kept() -> None:
+    track_, rate = LevelTrack(100), 100
+    minutes = np.repeat(0.1 * 1.5 ** -np.arange(20), 60 * rate).astype(np.float32)
+    for block in np.array_split(minutes, 333):
+        track_.feed(block)
+    assert track_.level_db(0.0, 60.0) is None
+    assert track_.level_db(300.0, 360.0) == pytest.approx(-20 - 5 * 3.522, abs=0.1)
+    assert track_.level_db(1140.0, 1200.0) == pytest.approx(-20 - 19 * 3.522, abs=0.1)
+    assert track_.snr_db(1140.0, 1200.0) is None
+    at_once = LevelTrack(100)
+    at_once.feed(minutes)
+    assert at_once.level_db(300.0, 360.0) == track_.level_db(300.0, 360.0)
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

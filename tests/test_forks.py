@@ -15,6 +15,7 @@ from driftscore import Audio, Classifier, UsageError
 from driftscore.backbones.onnx.sessions import OnnxSession
 from driftscore.detector import event_batches
 from driftscore.live.speech import SpeechGuard
+from driftscore.system.lazy import lazy_property
 
 from .conftest import PROJECT
 
@@ -98,6 +99,44 @@ def test_a_fork_while_another_thread_opens_a_session_does_not_hang() -> None:
     child.join(20)
     opening.join(20)
     assert session.open() is session.open()
+
+
+class _SlowOnce:
+    @lazy_property
+    def value(self) -> int:
+        time.sleep(0.5)
+        return 7
+
+
+def read_value(holder: _SlowOnce, queue: Any) -> None:
+    queue.put(holder.value)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+def test_a_fork_while_another_thread_computes_a_value_does_not_hang() -> None:
+    holder = _SlowOnce()
+    computing = threading.Thread(target=lambda: holder.value)
+    computing.start()
+    time.sleep(0.1)
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=read_value, args=(holder, queue))
+    child.start()
+    try:
+        assert queue.get(timeout=20) == 7
+    finally:
+        child.kill()
+    child.join(20)
+    computing.join(20)
+
+
+def test_a_value_is_computed_once_and_no_property_of_ours_holds_a_lock() -> None:
+    assert _SlowOnce().value == 7
+    holder = _SlowOnce()
+    holder.__dict__["value"] = 8
+    assert holder.value == 8
+    for path in (PROJECT / "src").rglob("*.py"):
+        assert "import cached_property" not in path.read_text(encoding="utf-8"), path
 
 
 def voice(guard: SpeechGuard, queue: Any) -> None:

@@ -315,7 +315,11 @@ def test_the_traceback_is_shown_on_request() -> None:
         ("embed {sounds} --out {home}/x.foo", "must end in .npz"),
         ("embed {sounds} --out {home}/file/x.npz", "Cannot write"),
         ("calibrate {sounds} --out {home}/file/x.safetensors", "Cannot write"),
+        ("calibrate {sounds} --out {home}/x.npz", "must end in .safetensors"),
         ("head --labels a,b --out {home}/file/x.json", "Cannot write"),
+        ("head --labels a,b --out {home}/x.foo", "must end in .safetensors or .npz or .json"),
+        ("head --examples a={sounds}/a.wav --out {home}/file/x.npz", "Cannot write"),
+        ("classify {sounds} --examples a={sounds}/a.wav --out {home}/file/x.csv", "Cannot write"),
         ("detect {sounds}/a.wav --labels a,b --plot {home}/file/x.png", "Cannot write"),
         ("detect {sounds} --labels a,b --plot {home}/x.png", "No recording says when it starts"),
         ("detect {sounds} --labels a,b --audit {home}/file/x.db", "Cannot write"),
@@ -359,6 +363,11 @@ def test_an_output_that_cannot_be_written_is_refused_before_a_recording_is_read(
         ("lab soundscape {home}/x.mp3", "Unsupported format '.mp3'"),
         ("lab rebuild {home}/none.jsonl --out {home}/file/x", "Cannot write"),
         ("find siren --in {home}/none --out {home}/file/x", "Cannot write"),
+        ("score {home}/none.npz -l a,b --out {home}/file/x", "Cannot write"),
+        ("explain siren -l {home}/none.txt --out {home}/file/x", "Cannot write"),
+        ("learn {home}/none.csv --out {home}/x.foo", "must end in .toml or .safetensors"),
+        ("learn {home}/none.csv --out {home}/list.toml", "Cannot write {home}/list-examples/"),
+        ("serve --archive {home}/answers", "is not a file of embeddings"),
         ("detect {home}/none.wav -l a,b --clips= ", "--clips needs a path, got an empty one"),
         ("serve --store {home}/file/x.db", "Cannot write"),
         ("serve --audit {home}", "is a folder"),
@@ -369,12 +378,13 @@ def test_an_output_is_refused_before_answers_are_taken_and_inputs_are_opened(
 ) -> None:
     (tmp_path / "file").write_bytes(b"")
     (tmp_path / "answers").write_text("y\n")
+    (tmp_path / "list-examples").write_bytes(b"")
     (tmp_path / "events.csv").write_text("file,start_s,end_s,label,score\na.wav,0,1,siren,5\n")
     before = set(tmp_path.iterdir())
     status, rows, err = run(*command.format(home=tmp_path).split())
     assert status in (1, 2)
     assert rows == ""
-    assert message in err
+    assert message.format(home=tmp_path) in err
     assert err.count("\n") == 1
     assert set(tmp_path.iterdir()) == before
 

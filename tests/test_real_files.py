@@ -52,6 +52,7 @@ WRITTEN = {
     "index_at_its_end.m4a": f"{FFMPEG} {{out}}",
     "vorbis.ogg": f"{FFMPEG} -c:a libvorbis {{out}}",
     "oggenc.ogg": "oggenc -Q {wav} -o {out}",
+    "flac.oga": "flac -s --ogg -c - < {wav} > {out}",
     "opus.opus": f"{FFMPEG} {{out}}",
     "opusenc.opus": "opusenc --quiet {wav} {out}",
     "pack.wv": f"{FFMPEG} {{out}}",

@@ -1,5 +1,8 @@
 """Windows on disk: an interrupted search continues, and gives the events of one that was not."""
 
+import errno
+import os
+import warnings
 from contextlib import suppress
 from pathlib import Path
 
@@ -95,6 +98,29 @@ def test_the_file_is_deleted_at_the_end_and_kept_after_an_error(tmp_path: Path) 
     with logged(tmp_path).writing():
         pass
     assert not log.path.exists()
+
+
+def test_a_log_on_a_read_only_disk_is_read_and_one_that_cannot_be_made_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = logged(tmp_path)
+    with log.writing(keep=True):
+        log.add(np.ones(16, np.float32))
+
+    def read_only(*_: object) -> int:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr("os.open", read_only)
+    again = logged(tmp_path).read()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with again.writing(keep=True):
+            assert len(again.done) == 1
+    with (
+        pytest.warns(UserWarning, match=r"The window cache .* cannot be used"),
+        logged(tmp_path / "new").writing(),
+    ):
+        pass
 
 
 def test_a_changed_file_has_another_log(wav: WriteWav, fake: Backbone) -> None:

@@ -245,6 +245,14 @@ def test_a_program_that_fails_is_reported_with_its_last_words_and_its_events_cou
     assert "The program no ends with status 3: no door bell here" in messages[0]
 
 
+def test_a_program_that_still_runs_when_the_listener_stops_is_named() -> None:
+    messages: list[str] = []
+    delivery = begun(Delivery(Program("sleep 3"), notify=messages.append))
+    delivery.send(stored(1))
+    assert delivery.close() == 1
+    assert messages == ["The program sleep took no event for 0.5 s"]
+
+
 @pytest.mark.parametrize(
     ("make", "text"),
     [(Webhook, "ftp://host"), (Webhook, "host"), (Program, ""), (Program, "'a"),

@@ -23,7 +23,7 @@ from driftscore.errors import UsageError
 from driftscore.events.watchlist import WatchList
 from driftscore.live.listener import Listener
 from driftscore.live.outputs import Output
-from driftscore.live.outputs.delivery import Delivery
+from driftscore.live.outputs.delivery import Delivery, UndeliveredError
 from driftscore.live.outputs.mqtt import Mqtt, broker_problem, label_slugs
 from driftscore.version import __version__
 
@@ -416,6 +416,25 @@ def publisher(
     delivery = Delivery(mqtt, store=store, notify=messages.append)
     delivery.begin(lambda _: None)
     return delivery
+
+
+def test_a_connection_that_ends_while_an_event_is_published_is_no_refusal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mqtt = Mqtt(
+        f"mqtt://127.0.0.1:{free_port()}", "Yard", {"mic1"},
+        calibrated=False, change_words=lambda *_: None,
+    )  # fmt: skip
+    connected = iter([True])
+    monkeypatch.setattr(mqtt._client, "is_connected", lambda: next(connected, False))
+    for _ in range(2):
+        with pytest.raises(UndeliveredError, match="is lost") as error:
+            mqtt.deliver(stored(1).message())
+        assert not error.value.refused
+    assert mqtt._sent is not None
+    mqtt._sent[1]._set_as_published()  # as paho does when the broker is back and has confirmed it
+    mqtt.deliver(stored(1).message())
+    assert mqtt._sent is None
 
 
 @needs_broker

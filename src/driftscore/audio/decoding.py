@@ -165,9 +165,6 @@ def decoded(
                 for block in _blocks(sound, name, bounds, partial=partial, head=head):
                     seen += len(block)
                     yield block
-                if sound.format == "OGG":
-                    with nullcontext(handle) if handle else open(cast(Path, path), "rb") as file:
-                        _check_ogg_end(file, name)
             except _UndecodableError:
                 if shutil.which("ffmpeg") is None:
                     raise
@@ -175,6 +172,11 @@ def decoded(
                 for block in again:
                     yield block[min(seen, len(block)) :]
                     seen -= min(seen, len(block))
+
+        def complete_ogg(blocks: Iterator[Samples]) -> Iterator[Samples]:
+            yield from blocks
+            with nullcontext(handle) if handle else open(cast(Path, path), "rb") as file:
+                _check_ogg_end(file, name)
 
         try:
             # As bytes: soundfile cannot encode a name that is not UTF-8.
@@ -201,6 +203,8 @@ def decoded(
             rate, own = sound.samplerate, blocks(sound)
             frames = sound.frames if sound.frames < UNKNOWN_FRAMES else 0
             check_bounds(name, rate=rate, channels=sound.channels, frames=frames, bounds=bounds)
+        if head.startswith(b"OggS"):
+            own = complete_ogg(own)
         yield rate, _readable(own, rate) if partial else own
 
 

@@ -5,11 +5,10 @@ scale has -3 dB. Those of `SoundMeter` are A-weighted, and dBA with a calibratio
 reading of a sound level meter minus the one of ours for the same sound.
 """
 
-from collections import deque
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
+from numpy.typing import NDArray
 
 from driftscore.audio.recordings import Samples
 from driftscore.audio.weighting import AWeighting
@@ -33,23 +32,23 @@ class LevelTrack:
     def __init__(self, rate: int) -> None:
         self._step = max(1, round(rate * STEP_S))
         self._rest: Samples = np.zeros(0, np.float32)
-        self._powers: deque[float] = deque(maxlen=round(MEMORY_S / STEP_S))
-        self._first = 0  # number of the first step that is kept
+        self._powers = np.zeros(round(MEMORY_S / STEP_S))  # the oldest ones are written over
+        self._end = 0  # steps so far
 
     def feed(self, samples: Samples) -> None:
         """Add the samples that follow."""
         joined = np.concatenate([self._rest, samples]) if len(self._rest) else samples
         count = len(joined) // self._step
         parts = joined[: count * self._step].reshape(count, self._step).astype(np.float64)
-        powers = (parts * parts).mean(axis=1).tolist()
-        self._first += max(0, len(self._powers) + count - round(MEMORY_S / STEP_S))
-        self._powers.extend(powers)
+        powers = (parts * parts).mean(axis=1)[-len(self._powers) :]
+        self._end += count
+        self._powers[self._places(self._end - len(powers), self._end)] = powers
         self._rest = joined[count * self._step :].copy()
 
     def level_db(self, start_s: float, end_s: float) -> float | None:
         """Return the mean level of a span; None if nothing of it is kept."""
         powers = self._between(start_s, end_s)
-        return decibels(float(np.mean(powers))) if powers else None
+        return decibels(float(np.mean(powers))) if len(powers) else None
 
     def snr_db(self, start_s: float, end_s: float) -> float | None:
         """Return how far a span is above the median level of the half minute before it.
@@ -59,7 +58,7 @@ class LevelTrack:
         """
         inside = self._between(start_s, end_s)
         before = self._between(max(0.0, start_s - BEFORE_S), start_s - 0.5)
-        if not inside or len(before) < 1 / STEP_S:
+        if not len(inside) or len(before) < 1 / STEP_S:
             return None
         noise = float(np.median(before))
         power = float(np.mean(inside)) - noise
@@ -67,10 +66,14 @@ class LevelTrack:
             return None
         return 10 * float(np.log10(power / noise))
 
-    def _between(self, start_s: float, end_s: float) -> list[float]:
-        first = round(start_s / STEP_S) - self._first
-        last = max(round(end_s / STEP_S) - self._first, first + 1)
-        return list(islice(self._powers, max(0, first), max(0, last)))
+    def _between(self, start_s: float, end_s: float) -> NDArray[np.float64]:
+        start = round(start_s / STEP_S)
+        last = min(max(round(end_s / STEP_S), start + 1), self._end)
+        return self._powers[self._places(max(0, start, self._end - len(self._powers)), last)]
+
+    def _places(self, first: int, last: int) -> NDArray[np.int64]:
+        """Return where the steps of a span are in the array."""
+        return np.arange(first, last) % len(self._powers)
 
 
 def decibels(power: float) -> float:

@@ -18,7 +18,7 @@ import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,6 +39,7 @@ from driftscore.backbones.onnx.sessions import (
 from driftscore.backbones.protocol import CALIBRATIONS, TAG_SPACE, Features, LocalBackbone
 from driftscore.backbones.vectors import Matrix, Vector
 from driftscore.errors import FormatError, UsageError
+from driftscore.system.lazy import lazy_property
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -104,7 +105,7 @@ class Mini(LocalBackbone):
         pieces, checksum = home / "tokenizer.json", sums["tokenizer.json"]
         self._pieces = read_intact(pieces, checksum, advice=_AGAIN).decode()
 
-    @cached_property
+    @lazy_property
     def _tokenizer(self) -> "Tokenizer":
         return open_tokenizer(self._pieces)
 

@@ -33,7 +33,7 @@ from driftscore.storage.files import is_stream, is_url, reading, replacing
 from driftscore.storage.npz import FileArray, array_names, read_npy, read_npz, text_of, texts_of
 
 _EMPTY = np.zeros((0, 0), np.float32)
-_WHAT = "embedding file"
+_WHAT = "file of embeddings"
 _ARRAYS = ("texts", "text_embeddings", "files", "audio_embeddings", "spans", "model", "fingerprint")
 
 

@@ -149,7 +149,7 @@ def detect(
                 "No recording says when it starts, so there is no hour of day to draw; name the "
                 "files like 20261116_031500.wav, or draw one recording"
             )
-    for path in (out, plot, None if clips is None else clips / "event.flac"):
+    for path in (plot, None if clips is None else clips / "event.flac"):
         if path is not None:
             check_output(path)
     values = take.named_values(settings)

@@ -59,9 +59,8 @@ def find(
     $ driftscore find --examples "doorbell=bell*.wav" --in archive/
     """
     writer = find_format(format)
-    for path in (out, None if clips is None else clips / "event.flac"):
-        if path is not None:
-            check_output(path)
+    if clips is not None:
+        check_output(clips / "event.flac")
     if not (words or any(options[name] for name in ("head", "watch", "examples"))):
         raise UsageError('No words given; say what to find: driftscore find "glass breaking" ...')
     stored = open_embeddings(archive, column)

@@ -31,7 +31,7 @@ from driftscore.engines.archive import (
 from driftscore.errors import AudioError, UsageError, WriteError
 from driftscore.formats import OutputRow, find_format, write_rows
 from driftscore.scoring.calibration import RECIPE, Calibration
-from driftscore.scoring.head import Head, join_heads, score_embeddings
+from driftscore.scoring.head import HEAD_ENDINGS, Head, join_heads, score_embeddings
 from driftscore.storage.files import check_output, is_folder, output_folder
 
 
@@ -160,7 +160,7 @@ def head(heads: tuple[str, ...], out: str, text_embeddings: Path | None, **optio
     $ driftscore head --labels "siren" --examples "doorbell=bell*.wav" --out head.safetensors
     $ driftscore head birds.safetensors machines.safetensors --out both.safetensors
     """
-    check_output(out)
+    check_output(out, *HEAD_ENDINGS)
     if heads:
         if options["labels"] or options["examples"]:
             raise UsageError("Give heads to join, or labels to compile a head of, not both")
@@ -304,7 +304,7 @@ def calibrate(
             "stored embeddings, --update FOLDER to adapt one, or --quiet FILE to set thresholds by "
             "a recording in which nothing happens"
         )
-    check_output(out)
+    check_output(out, ".safetensors")
     if clean is not None and noisy is not None:
         stored_calibration(clean, noisy).save(out)
         say(f"Calibration from {clean} and {noisy} in {out}; the rule is anchor: {RECIPE}")

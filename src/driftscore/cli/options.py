@@ -38,7 +38,7 @@ from driftscore.engines.examples import check_words, example_files
 from driftscore.errors import UsageError, unknown
 from driftscore.formats import DEFAULT_FORMAT, Format, format_names
 from driftscore.scoring.rules import rule_names
-from driftscore.storage.files import is_url
+from driftscore.storage.files import check_output, is_url
 from driftscore.system import plugins
 from driftscore.text.presets import (
     AUTO,
@@ -197,12 +197,15 @@ format_option = click.option(
 
 
 def _check_out(context: click.Context, option: click.Parameter, out: str | None) -> str | None:
-    """Refuse the name of a workbook: every format is text."""
-    if out is not None and out.lower().endswith((".xls", ".xlsx")):
+    """Refuse what cannot be written, and the name of a workbook: every format is text."""
+    if out is None or context.resilient_parsing:
+        return out
+    if out.lower().endswith((".xls", ".xlsx")):
         raise UsageError(
             f"driftscore writes no workbooks: {out}; use --format excel with a name that ends in "
             ".csv, which Excel opens"
         )
+    check_output(out)
     return out
 
 

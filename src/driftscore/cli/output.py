@@ -15,7 +15,6 @@ from driftscore.errors import WriteError
 from driftscore.formats import OutputValue, visible
 from driftscore.storage.files import (
     STDOUT,
-    check_output,
     is_stream,
     is_url,
     replacing,
@@ -137,13 +136,12 @@ def watched(
 def output(path: str | None) -> Iterator[IO[str]]:
     """Yield stdout, a device or a pipe, or a file that is moved into place when it is complete.
 
-    It is checked before anything is read. If a disk is full before the end, the rows so far are
+    `options.out_option` has checked it. If a disk is full before the end, the rows so far are
     kept beside it. A name that is not UTF-8 is written with escapes.
     """
     if path is None or path == STDOUT:
         yield sys.stdout
         return
-    check_output(path)
     if not is_url(path) and is_stream(path):
         with (
             writing_to(path),

@@ -34,6 +34,7 @@ from driftscore.errors import AudioError, UsageError
 from driftscore.events.tracking import Detection
 from driftscore.events.watchlist import WatchedLabel, WatchList
 from driftscore.formats import OutputRow, find_format, write_rows
+from driftscore.scoring.head import HEAD_ENDINGS
 from driftscore.storage.files import check_output, replacing, writing_to
 
 PLAYERS: tuple[tuple[str, ...], ...] = (
@@ -88,9 +89,8 @@ def review(
     $ driftscore review events.db --clips clips/ --precision 0.95
     """
     writer = find_format(format)
-    for path in (out, watch_out):
-        if path is not None:
-            check_output(path)
+    if watch_out is not None:
+        check_output(watch_out)
     base = None if watch is None else WatchList.load(watch)
     reviewed = Review(events_file, clips)
     if answers is not None:
@@ -177,7 +177,10 @@ def learn_command(
     $ driftscore learn events.csv --out better.toml
     $ driftscore learn events.db --clips clips/ --watch watch.toml --out better.toml
     """
-    check_output(out)
+    check_output(out, ".toml", *HEAD_ENDINGS)
+    examples_folder = Path(out).with_name(f"{Path(out).stem}-examples")
+    if is_list := Path(out).suffix.lower() == ".toml":
+        check_output(examples_folder / "example.wav")
     reviewed = Review(events_file, clips)
     names = dict.fromkeys(event.label for event in reviewed.events if event.verdict)
     if not names:
@@ -192,9 +195,8 @@ def learn_command(
             reviewed.events, reviewed.sound, embedder, window_s=window_s, hop_s=hop_s
         )
         learnt, summaries = learn(classifier, base, answers, target=target)
-        if Path(out).suffix == ".toml":
-            folder = Path(out).with_suffix("")
-            listed = write_examples(folder.with_name(f"{folder.name}-examples"), learnt, answers)
+        if is_list:
+            listed = write_examples(examples_folder, learnt, answers)
             with replacing(out) as partial, writing_to(out):
                 partial.write_text(listed.to_toml(), encoding="utf-8")
         else:
@@ -205,7 +207,7 @@ def learn_command(
             classifier.head_.save(out)
     for summary in summaries:
         say(str(summary))
-    use = f"--watch {out}" if Path(out).suffix == ".toml" else f"--head {out}"
+    use = f"--watch {out}" if is_list else f"--head {out}"
     say(f"{len(answers)} answers learnt; use it: driftscore detect ... {use}")
 
 

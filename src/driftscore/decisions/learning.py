@@ -33,6 +33,7 @@ from driftscore.events.thresholds import LOWEST
 from driftscore.events.tracking import Detection
 from driftscore.events.watchlist import WatchedLabel, WatchList
 from driftscore.scoring.examples import Example, Examples
+from driftscore.storage.files import writing_to
 
 FOLDS = 5
 MIN_RIGHT = 3
@@ -226,10 +227,14 @@ def write_examples(folder: Path, watch: WatchList, answers: Sequence[AnsweredEve
     for answer in (answer for answer in answers if answer.label in enough):
         name = "_".join(answer.label.split()).replace(os.sep, "_")
         place = folder / name / (RIGHT if answer.right else WRONG)
-        place.mkdir(parents=True, exist_ok=True)
         path = place / f"{answer.example.sha256[:16]}.wav"
         audio = excerpt(*answer.sound)
-        soundfile.write(path, audio.samples, audio.rate, subtype="PCM_16")
+        with writing_to(path):
+            place.mkdir(parents=True, exist_ok=True)
+            try:
+                soundfile.write(path, audio.samples, audio.rate, subtype="PCM_16")
+            except soundfile.LibsndfileError as error:
+                raise OSError(str(error)) from error
         patterns[answer.label, answer.right] = f"{folder.name}/{name}/{place.name}/*.wav"
     labels = []
     for label in watch.labels:

@@ -8,7 +8,6 @@ import json
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone
-from functools import cached_property
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
@@ -23,6 +22,7 @@ from driftscore.events.thresholds import fitting_labels
 from driftscore.events.tracking import Detection, Event, LabelRules
 from driftscore.events.watchlist import WatchList
 from driftscore.scoring.head import Head, Result
+from driftscore.system.lazy import lazy_property
 
 FORMAT = 1
 LABEL, EVENT = "label", "event"
@@ -77,7 +77,7 @@ class Decider:
         }
         return Decider(head, search, fields)
 
-    @cached_property
+    @lazy_property
     def contents(self) -> list[tuple[str, bytes]]:
         """The head and, if there is one, the search: their digests and bytes."""
         contents = [packed(one) for one in (self.head, self.search) if one is not None]

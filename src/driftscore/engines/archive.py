@@ -22,7 +22,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ from driftscore.errors import FormatError, MismatchError, MissingExtraError, Usa
 from driftscore.storage.checked import Text, decode
 from driftscore.storage.files import is_folder, output_folder, reading, regular_size, writing_to
 from driftscore.storage.npz import npy_blocks
+from driftscore.system.lazy import lazy_property
 
 LOCAL_WINDOW_S, LOCAL_HOP_S = 3.0, 1.5
 """Window and hop of an archive for a backbone whose windows are poolings of frames."""
@@ -228,7 +229,7 @@ class RowBlock:
     """Start and end of each window in seconds, (n, 2), if the file has them."""
     stored_scales: Vector | None = None
 
-    @cached_property
+    @lazy_property
     def scales(self) -> Vector:
         """What makes each row of `codes` unit."""
         if self.stored_scales is not None:

@@ -58,7 +58,7 @@ class WindowLog:
         try:
             self._file.write(body + zlib.crc32(body).to_bytes(4, "little"))
         except OSError as error:
-            warn_of_cache("cache of windows", self.path, error)
+            warn_of_cache("window", self.path, error)
             self._close()
 
     @contextmanager
@@ -80,7 +80,8 @@ class WindowLog:
             self._file = os.fdopen(descriptor, "r+b", buffering=buffered)
             self._file.seek(size)
         except OSError as error:
-            warn_of_cache("cache of windows", self.path, error)
+            if not self.done:  # else it is read, on a disk that is mounted read-only
+                warn_of_cache("window", self.path, error)
         try:
             yield self
         finally:

@@ -20,7 +20,6 @@ from pathlib import Path
 
 import numpy as np
 import soundfile
-from numpy.typing import NDArray
 
 from driftscore.audio.recordings import Audio, Samples
 from driftscore.decisions.records import StoredEvent
@@ -47,19 +46,21 @@ class AudioRing:
 
     def add(self, samples: Samples) -> None:
         """Add the samples that follow."""
+        size = len(self._samples)
         self._end += len(samples)
-        last = samples[-len(self._samples) :]
-        self._samples[self._places(self._end - len(last), self._end)] = last
+        last = samples[-size:]
+        first = (self._end - len(last)) % size
+        head = last[: size - first]
+        self._samples[first : first + len(head)] = head
+        self._samples[: len(last) - len(head)] = last[len(head) :]
 
     def cut(self, start_s: float, end_s: float) -> Audio:
         """Return what is left of a span."""
-        first = max(0, self._end - len(self._samples), round(start_s * self.rate))
-        last = min(self._end, round(end_s * self.rate))
-        return Audio(self._samples[self._places(first, last)], self.rate)
-
-    def _places(self, first: int, last: int) -> NDArray[np.int64]:
-        """Return where the samples of a span are in the array."""
-        return np.arange(first, last) % len(self._samples)
+        size = len(self._samples)
+        first = max(0, self._end - size, round(start_s * self.rate))
+        length = max(0, min(self._end, round(end_s * self.rate)) - first)
+        head = self._samples[first % size :][:length]
+        return Audio(np.concatenate([head, self._samples[: length - len(head)]]), self.rate)
 
 
 def span(

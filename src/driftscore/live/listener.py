@@ -9,6 +9,7 @@ kept nowhere: it follows from the verdicts, and a listener without `learn_s` wor
 """
 
 import copy
+import gc
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -91,6 +92,7 @@ class Listener:
 
     def start(self) -> "Listener":
         """Start the threads of all sources."""
+        gc.collect()  # else what the start has left is freed some time later, and memory moves
         for name, worker in self._workers.items():
             self.outputs.send(Words(name, worker.detector.watch))
             self._start(f"read {name}", partial(worker.reader.run, self._stop))

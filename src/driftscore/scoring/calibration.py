@@ -21,7 +21,6 @@ prototypes towards the clean clips that they match (`rules/anchor.py`).
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any
@@ -38,6 +37,7 @@ from driftscore.scoring.head import UNITS, Head
 from driftscore.storage.checked import Text
 from driftscore.storage.files import reading
 from driftscore.storage.tensors import read_tensors, write_tensors
+from driftscore.system.lazy import lazy_property
 
 Statistics = NDArray[np.float64]
 
@@ -136,7 +136,7 @@ class Calibration:
         """Length of an embedding."""
         return int(self.clean.shape[1])
 
-    @cached_property
+    @lazy_property
     def digest(self) -> str:
         """A digest of everything in it that can change a head."""
         digest = hashlib.sha256(repr((self.site_weight, self.settings)).encode())
@@ -144,29 +144,29 @@ class Calibration:
             digest.update(rows.tobytes())
         return digest.hexdigest()
 
-    @cached_property
+    @lazy_property
     def mean(self) -> Statistics:
         """The mean over clean and noisy embeddings, and over the place: (d)."""
         return self._of_all(lambda rows: rows.mean(axis=0))
 
-    @cached_property
+    @lazy_property
     def covariance(self) -> Statistics:
         """The covariance over clean and noisy embeddings, and over the place: (d, d)."""
         return self._of_all(_covariance)
 
-    @cached_property
+    @lazy_property
     def cross_covariance(self) -> Statistics:
         """The covariance of the clean (rows) with the noisy embeddings (columns): (d, d)."""
         clean, noisy = self.clean.astype(np.float64), self.noisy.astype(np.float64)
         product: Statistics = (clean - clean.mean(axis=0)).T @ (noisy - noisy.mean(axis=0))
         return product / len(clean)
 
-    @cached_property
+    @lazy_property
     def noisy_covariance(self) -> Statistics:
         """The covariance of the noisy embeddings: (d, d)."""
         return _covariance(self.noisy.astype(np.float64))
 
-    @cached_property
+    @lazy_property
     def displacement(self) -> Statistics:
         """The covariance of the noisy minus the clean embeddings: (d, d)."""
         return _covariance(self.noisy.astype(np.float64) - self.clean)

@@ -32,6 +32,7 @@ UNITS = {
     "raw": "as the rule gives them, without a unit",
 }
 """The units of scores in words. Labels are compared by cosine, and judged one by one in sd."""
+HEAD_ENDINGS = (".safetensors", ".npz", ".json")
 _PARTS = ("labels", "weights", "offsets")
 _MAX_JSON_BYTES = 500_000_000  # 10,000 labels in 2,000 dimensions
 _BLOCK = 2048

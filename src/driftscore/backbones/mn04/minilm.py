@@ -9,7 +9,7 @@ so its vector depends neither on its batch nor on the number of cores.
 import importlib.util
 import os
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from driftscore.backbones.onnx.sessions import OnnxSession, in_threads, open_ses
 from driftscore.backbones.vectors import Matrix
 from driftscore.errors import FormatError, MissingExtraError, UsageError
 from driftscore.storage.files import read_text, reading, sha256
+from driftscore.system.lazy import lazy_property
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -61,7 +62,7 @@ class SentenceEncoder:
         path = _folder(self.weights) / "tokenizer.json"
         return read_text(path, "tokenizer", most=10_000_000)
 
-    @cached_property
+    @lazy_property
     def _tokenizer(self) -> "Tokenizer":
         return open_tokenizer(self.vocabulary, longest=MAX_TOKENS)
 

@@ -9,7 +9,6 @@ threads of BLAS would also compete with the network for cores while they wait fo
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from driftscore.audio.recordings import Samples
 from driftscore.errors import UsageError
+from driftscore.system.lazy import lazy_property
 
 Spectrogram = NDArray[np.float32]
 
@@ -83,7 +83,7 @@ class FrontEnd:
         mel = _triangle_power(y, taper, self.hop, shares, starts).astype(np.float32)
         return np.asarray((np.log(mel + np.float32(1e-5)) + 4.5) / 5.0, dtype=np.float32)
 
-    @cached_property
+    @lazy_property
     def _tables(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
         """The window, centred in the length of the FFT; shares and starts of the slopes."""
         taper = np.zeros(self.n_fft)
@@ -132,7 +132,7 @@ class ClapMel:
         mel = scale * _triangle_power(reflected, taper, self.hop, shares, starts).T
         return np.asarray(10.0 * np.log10(np.maximum(mel, _POWER_FLOOR)), np.float32, order="C")
 
-    @cached_property
+    @lazy_property
     def _tables(
         self,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp], NDArray[np.float64]]:

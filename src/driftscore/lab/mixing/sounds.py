@@ -7,12 +7,12 @@ in frames at the sound's rate.
 
 import hashlib
 from dataclasses import dataclass
-from functools import cached_property
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from driftscore.audio.recordings import Audio, Samples
+from driftscore.system.lazy import lazy_property
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class Excerpt:
     start: int
     frames: int
 
-    @cached_property
+    @lazy_property
     def samples(self) -> Samples:
         """The samples themselves."""
         source = self.sound.audio.samples

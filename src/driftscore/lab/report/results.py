@@ -9,7 +9,6 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import msgspec
 import numpy as np
@@ -22,6 +21,7 @@ from driftscore.lab.metrics import Interval
 from driftscore.lab.runs.store import Store
 from driftscore.lab.runs.truth import METRIC as EVENT_METRIC
 from driftscore.lab.runs.truth import Truth, find_scores, fits
+from driftscore.system.lazy import lazy_property
 
 Floats = NDArray[np.float64]
 Scene = tuple[str, str]
@@ -105,7 +105,7 @@ class Results:
                 problem = "its outcomes or scores are not those of its clips"
                 store.damage[f"row {row.cell.key}"] = problem
 
-    @cached_property
+    @lazy_property
     def all(self) -> list[PooledResult]:
         """Every pooled result, ordered by condition and scoring."""
 
@@ -218,7 +218,7 @@ class Results:
         interval = _grouped_interval(np.concatenate(hits), owners, key)
         return interval.low, interval.high
 
-    @cached_property
+    @lazy_property
     def class_gains(self) -> dict[Scene, dict[str, float]]:
         """The gain of each class by DAS over cosine in noise, by dataset and model, in points."""
         das, by_scene = self.das(), dict[Scene, dict[str, float]]()
@@ -260,7 +260,7 @@ class Results:
             return None
         return Alignment(float(cosines.mean()), float((cosines > 0).mean()), len(cosines))
 
-    @cached_property
+    @lazy_property
     def _drifts(self) -> list[tuple[str, Scoring, _Drifts]]:
         """Each report on drifts with its condition and its bank."""
         reports = []

@@ -54,8 +54,8 @@ class Outputs:
             except Exception as error:
                 what = f"{type(output).__name__}: {error}"
                 if what not in self._failures and len(self._failures) < 100:
+                    self._failures.add(what)
                     self.notify(f"error: an output failed: {what}")
-                self._failures.add(what)
 
 
 @dataclass(frozen=True)

@@ -189,7 +189,10 @@ class Delivery:
             self._thread.join(0.05)
         self._closed = True
         self._transport.close()
-        if (count := self._waiting.events) and self._stored:
+        count = self._waiting.events
+        if count and not self._problem:
+            self._notify(f"{self._transport.name} took no event for {CLOSE_S:g} s")
+        if count and self._stored:
             self._notify(
                 f"{self._transport.name} gets {count} events from the next run with the store"
             )

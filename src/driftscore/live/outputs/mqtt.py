@@ -18,6 +18,7 @@ again whenever the broker or Home Assistant has started anew. An event was taken
 confirmed it; `delivery.py` keeps those that wait.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -50,6 +51,7 @@ PASSWORD = "DRIFTSCORE_MQTT_PASSWORD"  # noqa: S105 (the name of a variable)
 BIRTH = "homeassistant/status"
 """Where Home Assistant says that it has started."""
 MAX_WORDS = 10_000  # bytes of a message that changes the words
+_NOT_CONNECTED = 4  # paho's MQTT_ERR_NO_CONN
 _PORTS = {"mqtt": 1883, "mqtts": 8883}
 _EVENT_FIELDS = ("phase", "label", "score", "start", "end", "duration_s", "snr_db", "id",
                  "start_id", "withdrawn", "late")  # fmt: skip
@@ -173,7 +175,10 @@ class Mqtt:
                 time.sleep(0.01)
             topic = "event" if fields["phase"] == END else "start"
             topic = f"{self._home(str(fields['source']))}/{topic}"
-            self._sent = key, self._client.publish(topic, self._payload(fields), qos=1)
+            message = self._client.publish(topic, self._payload(fields), qos=1)
+            if message.rc == _NOT_CONNECTED:  # since a moment: paho keeps it, which is no refusal
+                message.rc = 0
+            self._sent = key, message
         # After a lost connection paho sends it again by itself.
         while not self._sent[1].is_published():
             if not self._client.is_connected():
@@ -185,7 +190,8 @@ class Mqtt:
         """Disconnect."""
         if self._client.is_connected():
             message = self._client.publish(self._status, "offline", qos=1, retain=True)
-            message.wait_for_publish(CLOSE_S)
+            with contextlib.suppress(RuntimeError):  # the connection has just been lost
+                message.wait_for_publish(CLOSE_S)
         self._client.disconnect()
         self._client.loop_stop()
 
