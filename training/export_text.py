@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, checker, helper, numpy_helper
-from tokenizers import Tokenizer
 
 from driftscore.storage.files import replacing, sha256
 from training.text_corpus import REPOSITORY, WORK
@@ -159,8 +158,10 @@ def read_exported(path: Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarr
         value = constants[constant].astype(np.float32)
         if constants[constant].dtype == np.int8:
             value = (value * constants[f"c{int(constant[1:]) + 1}"]).T
+        elif name == "anchors":  # float16 up to the fifth edition
+            value = value.T
         found[name] = value
-    tables["anchors"] = found.pop("anchors").T.astype(np.float32)
+    tables["anchors"] = found.pop("anchors")
     missing = {name for name in weights if name not in found}
     if missing or any(found[name].shape != weights[name].shape for name in found):
         raise SystemExit(f"{path} is not a text tower of this shape: {sorted(missing)}")
@@ -175,7 +176,7 @@ def _build_graph(
     tau: float,
 ) -> Graph:
     """Return the graph with all nodes."""
-    graph = Graph(weights)
+    graph = Graph({**weights, "anchors": anchors})
     pieces = graph.look_up(packed, scale)
     length = graph.node("Slice", graph.node("Shape", "ids"), *_bounds(graph, 1, 2))
     start, axis = graph.constant([0], np.int64), graph.constant([0], np.int64)
@@ -193,7 +194,7 @@ def _build_graph(
     both = graph.node("Add", graph.linear(pooled, "leave"), graph.linear(direct, "skip"))
     sentence = graph.unit(both, output="sentence")
     sharp = graph.node(
-        "Mul", graph.node("MatMul", sentence, graph.half("anchors", anchors.T)), graph.constant(tau)
+        "Mul", graph.node("MatMul", sentence, graph.matrix("anchors")), graph.constant(tau)
     )
     graph.unit(graph.node("Softmax", sharp, axis=-1), output="embedding")
     return graph
@@ -243,11 +244,10 @@ def export(work: Path, out: Path) -> None:
     anchors, tau = load_anchors(work)
     model = build(weights, stored["packed"], stored["scale"], anchors.numpy(), tau)
     graph, words = out / "text.onnx", out / "tokenizer.json"
-    tokenizer = Tokenizer.from_file(str(work / "tokenizer.json"))
     with replacing(graph) as partial:
         partial.write_bytes(model.SerializeToString())
     with replacing(words) as partial:
-        tokenizer.save(str(partial), pretty=False)
+        partial.write_bytes((work / "tokenizer.json").read_bytes())
     for path in (graph, words):
         path.chmod(0o644)
         print(f"{path.name}: {path.stat().st_size} bytes, sha256 {sha256(path)}")

@@ -1,13 +1,14 @@
 """Distil the teacher of sounds (`training.text_sounds`) into the small text tower.
 
 The pieces are chosen again (`training.text_exchange`). The row of a piece is computed from the
-teacher's vector of "the sound of" it, so that the table stores what a single word sounds like. Rows
-are not trained, so a word that no training text contains is treated like the others. The tower
-starts from the exported one: its first layer reads the new columns by a linear map from the new
-table to the old one, its last layers are fitted in closed form. Then all layers and the anchors are
-trained: names of the lexicon and of WordNet must give their tags, other texts (words, compounds,
-composed phrases, texts of the corpus) the teacher's vector and tags. Texts that contain an entry of
-the word test or a held-out key are never used, apart from keys of the lexicon that contain another.
+teacher's vector of "the sound of" it, with its definition if WordNet has one, so that the table
+stores what a single word sounds like. Rows are not trained, so a word that no training text
+contains is treated like the others. The tower starts from the exported one: its first layer reads
+the new columns by a linear map from the new table to the old one, its last layers are fitted in
+closed form. Then all layers and the anchors are trained: names of the lexicon and of WordNet must
+give their tags, other texts (words, compounds, composed phrases, texts of the corpus) the teacher's
+vector and tags. Texts that contain an entry of the word test or a held-out key are never used,
+apart from keys of the lexicon that contain another.
 
     python -m training.text_distil --teacher WORK/sounds.pt --out WORK/distilled
     python -m training.export_text --work WORK/distilled
@@ -29,13 +30,14 @@ from torch.nn import functional
 
 from training.export_text import OUT, read_exported
 from training.text_corpus import CLEAN, QUALITIES, SINGLE, WORK, fetch_wordnet, read_lemmas
-from training.text_exchange import exchange, read_levels
+from training.text_exchange import exchange, read_levels, share_rows
 from training.text_lexicon import TAU
+from training.text_meanings import Dictionary
 from training.text_names import Name, excluded_phrases, read_names
 from training.text_net import HIDDEN, SENTENCE, Tower
-from training.text_sounds import SoundTeacher
+from training.text_sounds import SoundTeacher, define
 from training.text_teacher import read_texts
-from training.text_vocabulary import GROUP, build_tokenizer, quantise, unpack
+from training.text_vocabulary import GROUP, quantise, unpack, write_tokenizer
 from training.word_lists import PhraseFinder
 
 COLUMNS = 105 * GROUP
@@ -58,11 +60,6 @@ class Texts:
     vectors: np.ndarray
     tags: np.ndarray
     share: np.ndarray
-
-
-def make_rows(teacher: SoundTeacher, pieces: list[str]) -> np.ndarray:
-    """Return the teacher's vectors of pieces in the prompt."""
-    return teacher.encode([CLEAN.format(c=piece.removeprefix("##")) for piece in pieces])
 
 
 def make_table(vectors: np.ndarray) -> np.ndarray:
@@ -96,7 +93,7 @@ def start_student(start: Path, pieces: list[str], table: np.ndarray, anchors: Te
     """Return the exported tower, made to read another table."""
     weights, tables = read_exported(start / "text.onnx")
     before = unpack(tables["packed"], tables["scale"])
-    index = read_pieces(start)
+    index = {piece: number for number, piece in enumerate(read_pieces(start))}
     common = [(n, index[piece]) for n, piece in enumerate(pieces) if piece in index]
     given = table[[n for n, _ in common]]
     given = np.concatenate([given, np.ones((len(given), 1), np.float32)], 1).astype(np.float64)
@@ -114,11 +111,14 @@ def start_student(start: Path, pieces: list[str], table: np.ndarray, anchors: Te
     return student
 
 
-def read_pieces(folder: Path) -> dict[str, int]:
-    """Return the pieces of an exported tower with their numbers."""
+def read_pieces(folder: Path) -> list[str]:
+    """Return the pieces of an exported tower, without the further names of their rows."""
     text = (folder / "tokenizer.json").read_text("utf-8")
     vocabulary: dict[str, int] = json.loads(text)["model"]["vocab"]
-    return vocabulary
+    pieces: dict[int, str] = {}
+    for piece, number in vocabulary.items():
+        pieces.setdefault(number, piece)
+    return [pieces[number] for number in sorted(pieces)]
 
 
 def compose_phrases(
@@ -182,7 +182,8 @@ def collect_texts(
         for piece, vector in zip(pieces, rows_of_pieces, strict=True)
         if re.fullmatch("[a-z]{3,}", piece) and piece not in named and not excluded.find(piece)
     }
-    vectors = teacher.encode([*(CLEAN.format(c=text) for text in phrases), *corpus])
+    dictionary = Dictionary(database)
+    vectors = teacher.encode([*(define(dictionary, text) for text in phrases), *corpus])
     single = dict(zip(pieces, rows_of_pieces, strict=True))
     no_tags, no_vector = np.zeros(527, np.float32), np.zeros(SENTENCE, np.float32)
     texts, targets, tags, share = [], [], [], []
@@ -357,16 +358,17 @@ def main() -> None:
     teacher = SoundTeacher().eval()
     teacher.read(options.teacher)
     database = fetch_wordnet(options.work / "wordnet")
-    stored = read_pieces(OUT)
-    pieces = exchange(sorted(stored, key=stored.__getitem__), database)
+    pieces = exchange(read_pieces(OUT), database)
     if not (out / "rows.npy").exists():
-        np.save(out / "rows.npy", make_rows(teacher, pieces))
+        dictionary = Dictionary(database)
+        words = [define(dictionary, piece.removeprefix("##")) for piece in pieces]
+        np.save(out / "rows.npy", teacher.encode(words))
     rows = np.load(out / "rows.npy")
     table = make_table(rows)
     codes, books = quantise(table, rng)
     packed = unpack(codes, books)
     print(f"packed table: {np.square(packed - table).mean() / np.square(table).mean():.3f} lost")
-    build_tokenizer(pieces).save(str(out / "tokenizer.json"), pretty=False)
+    write_tokenizer(out / "tokenizer.json", pieces, share_rows(pieces, database))
     np.savez(out / "pieces.npz", packed=codes, scale=books)
     tokenizer = Tokenizer.from_file(str(out / "tokenizer.json"))
     texts, held = collect_texts(options, teacher, pieces, rows, rng)

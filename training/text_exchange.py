@@ -1,10 +1,13 @@
-"""Exchange pieces of the exported text tower: everyday words in place of words nobody listens to.
+"""Exchange pieces of the exported text tower: words that can be heard for words that cannot.
 
 SCOWL says how common a word is (word lists by size, from Debian: 10 for the commonest words, 95 for
-the rarest), WordNet what it is. Every word of the lexicon's keys gets a place. Words that neither
-the lexicon nor a class name contains give theirs: rare ones first, then those that are no artifact,
-animal, act, event, phenomenon or food and no verb of contact, motion, communication, body,
-perception, weather and the like. The choice does not look at the word test.
+the rarest), WordNet what it is. Every word of the lexicon's keys gets a place, and so do words up
+to level 70 for an animal, artifact, food or phenomenon and verbs of the body, contact, motion,
+consumption, perception and weather. Words that are nothing of the kind and that neither the lexicon
+nor a class name contains give theirs, rare ones first. The choice does not look at the word test.
+
+Other forms of a piece cost no row: they are further names of the same row (`share_rows`). These are
+inflected forms (roosters: rooster) and a common word as the end of a longer one (##blower: blower).
 """
 
 import re
@@ -18,13 +21,20 @@ from training.text_corpus import (
     read_class_names,
     words_of,
 )
+from training.text_meanings import Dictionary
 
-WANTED_NOUNS = {4, 5, 6, 11, 13, 19}
-WANTED_VERBS = {29, 30, 32, 33, 34, 35, 36, 38, 39, 43}
-"""WordNet's lexicographer files: act, animal, artifact, event, food, phenomenon; body, change,
-communication, competition, consumption, contact, creation, motion, perception, weather."""
-RARE = 70
-"""SCOWL's level from which a word is rare."""
+SOUNDING = {5, 6, 13, 19, 29, 34, 35, 38, 39, 43}
+"""WordNet's lexicographer files: animal, artifact, food, phenomenon; body, consumption, contact,
+motion, perception, weather."""
+RARE = 80
+"""SCOWL's level from which a word gets no place, unless it is in the lexicon."""
+COMMON = 40
+"""SCOWL's level below which a word keeps its place whatever it is."""
+COMMON_FORM = 60
+"""SCOWL's highest level of an inflected form that shares a row."""
+MIN_ENDING = 4
+MIN_ENDS = 3
+"""Letters of a word that can end a longer one, and keys of the lexicon that it must end."""
 
 
 def read_files(database: Path) -> dict[str, set[tuple[int, bool]]]:
@@ -57,22 +67,46 @@ def read_levels(home: Path) -> dict[str, int]:
 
 
 def exchange(pieces: list[str], database: Path, shared: Path = SHARED) -> list[str]:
-    """Return the pieces, with the lexicon's words in the places of the least useful ones."""
+    """Return the pieces, with words that can be heard in the places of the least useful ones."""
     senses, levels = read_files(database), read_levels(database.parents[3])
+    dictionary = Dictionary(database)
     lexicon = Counter(
         word for line in read_lexicon() for key in line.keys for word in words_of(key)
     )
     needed = {*lexicon, *(w for name in read_class_names(shared / "text") for w in words_of(name))}
-    added = [w for w, _ in lexicon.most_common() if len(w) > 2 and w not in set(pieces)]
+    listed = set(pieces)
+    added = [w for w, _ in lexicon.most_common() if len(w) > 2 and w not in listed]
+    heard = {w for w, kinds in senses.items() if any((f, False) in kinds for f in SOUNDING)}
+    others = sorted((levels[w], w) for w in heard - listed - set(added) if w in levels)
+    added += [word for level, word in others if level < RARE]
 
-    def usefulness(piece: str) -> tuple[bool, bool, int]:
-        files = {file for file, _ in senses.get(piece, ())}
-        level = levels.get(piece, RARE)
-        return level < RARE, bool(files & (WANTED_NOUNS | WANTED_VERBS)), -level
+    def is_spare(piece: str) -> bool:
+        bases = {dictionary.base(part, piece) for part in ("noun", "verb")}
+        return piece not in needed and levels.get(piece, RARE) >= COMMON and not bases & heard
 
     last_fragment = max(n for n, piece in enumerate(pieces) if piece.startswith("##"))
-    spare = [piece for piece in pieces[last_fragment + 1 :] if piece not in needed]
-    removed = sorted(spare, key=usefulness)[: len(added)]
-    words = dict(zip(removed, added, strict=False))
-    print(f"{len(added)} words of the lexicon come, {len(words)} words go")
+    spare = [piece for piece in pieces[last_fragment + 1 :] if is_spare(piece)]
+    spare.sort(key=lambda piece: -levels.get(piece, RARE))
+    words = dict(zip(spare, added, strict=False))
+    print(f"{len(added)} words wait for a place, {len(words)} get one")
     return [words.get(piece, piece) for piece in pieces]
+
+
+def share_rows(pieces: list[str], database: Path) -> dict[str, int]:
+    """Return further names of pieces with their numbers: inflected forms, and ends of compounds."""
+    senses, levels = read_files(database), read_levels(database.parents[3])
+    dictionary = Dictionary(database)
+    numbers = {piece: number for number, piece in enumerate(pieces)}
+    heard = {w for w, kinds in senses.items() if any((f, False) in kinds for f in SOUNDING)}
+    names: dict[str, int] = {}
+    for word, level in levels.items():
+        bases = [dictionary.base(part, word) for part in ("noun", "verb")]
+        known = [base for base in bases if base in heard and base in numbers]
+        if word not in numbers and word not in senses and level <= COMMON_FORM and known:
+            names[word] = numbers[known[0]]
+    ends = Counter(words_of(key)[-1] for line in read_lexicon() for key in line.keys if " " in key)
+    for word, count in ends.items():
+        if count >= MIN_ENDS and len(word) >= MIN_ENDING and word in numbers:
+            names[f"##{word}"] = numbers[word]
+    names = {name: number for name, number in names.items() if name not in numbers}
+    return dict(sorted(names.items()))

@@ -1,10 +1,10 @@
 """Teach MiniLM what words sound like: the teacher of the text tower.
 
 MiniLM knows meanings, not sounds. Its upper layers and the 527 anchors are trained so that
-softmax(tau * S . anchor) gives a name's tags, for the name alone, in a prompt, and for its
-description. Texts of the corpus stay near MiniLM's own vectors. The layers below are not trained,
-so their outputs are computed once. Held-out keys (`training.text_names`) show how well other words
-profit.
+softmax(tau * S . anchor) gives a name's tags, for the name alone, in a prompt, with WordNet's
+definition (`training.text_meanings`), and for its description. Texts of the corpus stay near
+MiniLM's own vectors. The layers below are not trained, so their outputs are computed once. Held-out
+keys (`training.text_names`), with their definitions, show how well other words profit.
 
     python -m training.text_sounds --out WORK/sounds.pt
 """
@@ -25,16 +25,22 @@ from torch.nn import functional
 from driftscore.backbones.mn04.tagspace import load_space
 from training.text_corpus import CLEAN, WORK, fetch_wordnet
 from training.text_lexicon import TAU
+from training.text_meanings import Dictionary
 from training.text_names import Name, excluded_phrases, read_names
 from training.text_teacher import find_teacher, read_texts
+from training.word_lists import PhraseFinder
 
 FROZEN = 2
 """Layers that are not trained."""
 TOKENS = 1024
 """Tokens per batch."""
+MAX_TOKENS = 44
+"""Tokens per text."""
 CORPUS_TEXTS = 4_000
 PROMPTS = 0.6
 """Share of the names in the prompt; the others are alone."""
+DEFINED_SHARE = 0.8
+"""How often a name is drawn with its definition, in proportion to the name alone."""
 WORDNET_SHARE = 0.4
 """How often a word of WordNet is drawn, in proportion to a key of the lexicon."""
 MEASURED = 600
@@ -59,7 +65,7 @@ class SoundTeacher(nn.Module):
         self.anchors = nn.Parameter(functional.normalize(anchors, dim=1))
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self.tokenizer.no_padding()
-        self.tokenizer.enable_truncation(32)
+        self.tokenizer.enable_truncation(MAX_TOKENS)
 
     def read(self, path: Path) -> None:
         """Read the weights of a trained teacher."""
@@ -150,7 +156,11 @@ class Examples:
 
 
 def make_texts(
-    names: list[Name], words: list[Name], rng: np.random.Generator
+    names: list[Name],
+    words: list[Name],
+    dictionary: Dictionary,
+    excluded: PhraseFinder,
+    rng: np.random.Generator,
 ) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Return texts, their tags, and how often each is drawn."""
     texts: list[str] = []
@@ -161,6 +171,11 @@ def make_texts(
         texts.append(CLEAN.format(c=name.text) if rng.random() < PROMPTS else name.text)
         tags.append(name.tags)
         kinds.append(own)
+        defined = define(dictionary, name.text)
+        if dictionary.define(name.text) and not excluded.find(defined):
+            texts.append(defined)
+            tags.append(name.tags)
+            kinds.append(own * DEFINED_SHARE)
     described = {name.description: name.tags for name in names if name.description}
     texts += described
     tags += described.values()
@@ -170,11 +185,18 @@ def make_texts(
     return texts, np.stack(tags), share / share.sum()
 
 
-def measure(teacher: SoundTeacher, names: Sequence[Name]) -> float:
+def define(dictionary: Dictionary, word: str) -> str:
+    """Return the prompt of a word, with its definition if it has one."""
+    definition = dictionary.define(word)
+    return f"{CLEAN.format(c=word)}: {definition}" if definition else CLEAN.format(c=word)
+
+
+def measure(teacher: SoundTeacher, dictionary: Dictionary, names: Sequence[Name]) -> float:
     """Return the share of names with one of their tags first."""
-    vectors = teacher.encode([CLEAN.format(c=name.text) for name in names])
+    vectors = teacher.encode([define(dictionary, name.text) for name in names])
     first = teacher.tags(torch.from_numpy(vectors)).argmax(1).tolist()
-    return float(np.mean([name.tags[tag] > 0 for name, tag in zip(names, first, strict=True)]))
+    right = np.mean([name.tags[tag] > 0 for name, tag in zip(names, first, strict=True)])
+    return round(float(right), 3)
 
 
 def train(options: argparse.Namespace) -> None:
@@ -187,9 +209,9 @@ def train(options: argparse.Namespace) -> None:
     names, held, words = read_names(database, public=public)
     teacher = SoundTeacher().eval()
     began = time.process_time()
-    texts, tags, share = make_texts(names, words, rng)
+    excluded, dictionary = excluded_phrases(public=public), Dictionary(database)
+    texts, tags, share = make_texts(names, words, dictionary, excluded, rng)
     examples = Examples(teacher, texts, tags)
-    excluded = excluded_phrases(public=public)
     rows = read_texts(options.work / "corpus.tsv")
     corpus = [rows[n]["text"] for n in rng.permutation(len(rows))[:CORPUS_TEXTS]]
     corpus = [text for text in corpus if not excluded.find(text)]
@@ -204,7 +226,7 @@ def train(options: argparse.Namespace) -> None:
         "everyday": [name for name in held if not name.wide],
         "wide": [wide[n] for n in rng.permutation(len(wide))[:MEASURED]],
     }
-    print({kind: round(measure(teacher, g), 3) for kind, g in groups.items()}, flush=True)
+    print({kind: measure(teacher, dictionary, g) for kind, g in groups.items()}, flush=True)
     upper = list(teacher.upper.parameters())
     for value in (*teacher.embeddings.parameters(), *teacher.lower.parameters()):
         value.requires_grad_(False)
@@ -248,7 +270,7 @@ def train(options: argparse.Namespace) -> None:
             optimiser.step()
             done += len(drawn)
         teacher.eval()
-        shares = {kind: round(measure(teacher, group), 3) for kind, group in groups.items()}
+        shares = {kind: measure(teacher, dictionary, group) for kind, group in groups.items()}
         spent = time.process_time() - began
         print(f"{done} texts, {spent:.0f} s, loss {np.mean(losses):.3f}, {shares}", flush=True)
         losses = []

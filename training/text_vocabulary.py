@@ -19,6 +19,7 @@ place of 160 and the table has room for half as many words again.
 """
 
 import argparse
+import json
 import os
 from collections import Counter
 from collections.abc import Iterable
@@ -114,6 +115,14 @@ def build_tokenizer(pieces: Iterable[str]) -> Tokenizer:
     tokenizer.decoder = decoders.WordPiece()
     tokenizer.enable_truncation(LONGEST)
     return built
+
+
+def write_tokenizer(path: Path, pieces: list[str], names: dict[str, int]) -> None:
+    """Write the tokenizer; `names` are further names of pieces, which the library cannot save."""
+    described = json.loads(build_tokenizer(pieces).to_str())
+    described["model"]["vocab"].update(names)
+    text = json.dumps(described, ensure_ascii=False, separators=(",", ":"))
+    path.write_text(text, encoding="utf-8")
 
 
 def describe_pieces(teacher: Teacher, pieces: list[str]) -> tuple[np.ndarray, np.ndarray]:
