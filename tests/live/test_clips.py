@@ -21,15 +21,6 @@ DAY = 86_400.0
 START = datetime(2026, 11, 16, 2, 10, 3, tzinfo=UTC)
 
 
-def test_a_ring_that_is_cleared_holds_only_the_new_stream() -> None:
-    ring = AudioRing(100, seconds=2.0)
-    ring.add(np.ones(350, np.float32))
-    ring.clear()
-    assert len(ring.cut(0.0, 9.0).samples) == 0
-    ring.add(np.full(150, 2.0, np.float32))
-    np.testing.assert_array_equal(ring.cut(0.0, 9.0).samples, np.full(150, 2.0))
-
-
 def test_the_ring_returns_what_it_keeps_and_forgets_the_rest() -> None:
     ring = AudioRing(100, seconds=2.0)
     samples = (np.arange(1000) / 1000).astype(np.float32)

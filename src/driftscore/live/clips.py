@@ -44,10 +44,6 @@ class AudioRing:
         self._samples: Samples = np.zeros(round(seconds * rate), np.float32)
         self._end = 0  # samples so far
 
-    def clear(self) -> None:
-        """Begin a new stream."""
-        self._end = 0
-
     def add(self, samples: Samples) -> None:
         """Add the samples that follow."""
         size = len(self._samples)

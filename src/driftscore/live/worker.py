@@ -77,7 +77,7 @@ class ListenSettings:
 class _Run:
     """One stream without gaps, and what belongs to it."""
 
-    def __init__(self, detector: Detector, block: AudioBlock, ring: AudioRing) -> None:
+    def __init__(self, detector: Detector, block: AudioBlock) -> None:
         self.detector = detector
         self.decider = Decider.of(detector)
         self.rate = block.rate
@@ -88,7 +88,7 @@ class _Run:
         """When that was reported, by the time of the stream."""
         self.over_s: dict[str, float] = {}
         """Until when each label was reported or withdrawn, by the time of the stream."""
-        self.ring = ring
+        self.ring = AudioRing(block.rate)
         self._begun = block.at  # the time of the first sample on the monotonic clock
         self._samples = 0
 
@@ -157,7 +157,6 @@ class Worker:
         self._lock = threading.Lock()
         self._next: Detector | None = None
         self._run: _Run | None = None
-        self._ring: AudioRing | None = None  # the same for all streams: it is large
         self._meter: SoundMeter | None = None
         self._measured_to = local_now()  # by the clock of the stream
         self.detector = detector
@@ -209,10 +208,7 @@ class Worker:
                 self._finish()
                 run = None
             if run is None or meter is None:
-                if self._ring is None or self._ring.rate != block.rate:
-                    self._ring = AudioRing(block.rate)
-                self._ring.clear()
-                run = self._run = _Run(self.detector, block, self._ring)
+                run = self._run = _Run(self.detector, block)
                 self._policy.begin(self.name, self.detector.watch)
                 if meter is not None:
                     self._report_levels(meter.finish())
