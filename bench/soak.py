@@ -166,7 +166,8 @@ def listen(home: Path, speed: float, count: int, mqtt: str, webhook: str) -> Non
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    sys.stderr.write(f"{text}\n")  # in one piece: several threads say something
+    sys.stderr.flush()
 
 
 def soak(

@@ -1,6 +1,7 @@
 """Where output goes: what is replaced, what is streamed to, and how a failed write ends."""
 
 import errno
+import io
 import os
 import signal
 import stat
@@ -16,7 +17,7 @@ import pytest
 import driftscore
 from driftscore import Head, UsageError, WriteError
 from driftscore.backbones.stored import EmbeddingFile
-from driftscore.cli.output import output
+from driftscore.cli.output import output, say
 from driftscore.storage.files import replacing
 
 from .conftest import Run, WriteWav, restore_sigint
@@ -419,6 +420,19 @@ def test_an_output_on_a_full_disk_is_refused_before_a_recording_is_read(
         assert (status, rows) == (1, "")
         assert "No space left on device" in err
     assert not home.exists()
+
+
+def test_a_message_is_written_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+
+    class Stream(io.StringIO):
+        def write(self, text: str) -> int:
+            written.append(text)
+            return len(text)
+
+    monkeypatch.setattr("sys.stderr", Stream())
+    say("loop1: no clip")
+    assert written == ["loop1: no clip\n"]
 
 
 def write_to(path: str, text: str, failure: OSError | None = None) -> None:

@@ -71,7 +71,8 @@ def discard_stdout() -> None:
 
 def say(text: str) -> None:
     """Write a line to stderr; control characters of a name are shown as escapes."""
-    print("\n".join(map(visible, text.split("\n"))), file=sys.stderr)
+    # In one piece: `print` writes the end of a line by itself, and threads may say something.
+    sys.stderr.write("\n".join(map(visible, text.split("\n"))) + "\n")
 
 
 def counted(number: int, what: str) -> str:

@@ -7,15 +7,16 @@ first one is kept.
 """
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, overload
+from typing import Generic, TypeVar, overload
 
+Owner = TypeVar("Owner")
 Value = TypeVar("Value")
 
 
-class lazy_property(Generic[Value]):  # noqa: N801 (a decorator)
+class lazy_property(Generic[Owner, Value]):  # noqa: N801 (a decorator)
     """A property that is computed once, without a lock."""
 
-    def __init__(self, compute: Callable[[Any], Value]) -> None:
+    def __init__(self, compute: Callable[[Owner], Value]) -> None:
         self._compute = compute
         self.__doc__ = compute.__doc__
 
@@ -23,12 +24,12 @@ class lazy_property(Generic[Value]):  # noqa: N801 (a decorator)
         self._name = name
 
     @overload
-    def __get__(self, instance: None, owner: type) -> "lazy_property[Value]": ...
+    def __get__(self, instance: None, owner: type) -> "lazy_property[Owner, Value]": ...
 
     @overload
-    def __get__(self, instance: object, owner: type) -> Value: ...
+    def __get__(self, instance: Owner, owner: type) -> Value: ...
 
-    def __get__(self, instance: object | None, owner: type) -> "lazy_property[Value] | Value":
+    def __get__(self, instance: Owner | None, owner: type) -> "lazy_property[Owner, Value] | Value":
         if instance is None:
             return self
         value: Value = vars(instance).setdefault(self._name, self._compute(instance))
