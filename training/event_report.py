@@ -6,6 +6,7 @@ its marks: all families, every word (sorted by recall, with what the detector pr
 alarms as asked for and as measured. `--birds` adds real field recordings with known calls
 (UCSD-E4E/passive-acoustic-biodiversity, read from its snapshot; the column that names its labellers
 is never read). The embeddings of windows are kept, so that a second run takes half a minute.
+Another part or `--backbone` is only printed.
 """
 
 import argparse
@@ -69,6 +70,7 @@ def tables(part: str, embedder: Embedder) -> str:
     rows, blocks, short = [], [], [0, 0]
     total, quiet, quiet_h = detection.DetectionCounts(0, 0, 0), 0, 0.0
     errors_s: list[float] = []
+    during = dict.fromkeys(("another word of the list", "another sound", "the place alone"), 0)
     for family, truth, detector, embedded in searched(part, embedder):
         expected, hours = true_events(truth), truth.seconds / detection.HOUR_S
         events = events_of(detector, embedded, truth.seconds)
@@ -78,7 +80,11 @@ def tables(part: str, embedder: Embedder) -> str:
         errors_s += own_errors
         inside = detection.count_within(events, *truth.quiet_s)
         quiet, quiet_h = quiet + inside, quiet_h + (truth.quiet_s[1] - truth.quiet_s[0]) / 3600
-        matched = {a for a, _ in pairs}
+        matched, right = {a for a, _ in pairs}, {b for _, b in pairs}
+        for event in (event for n, event in enumerate(events) if n not in right):
+            heard = {e.label in family.words for e in truth.events
+                     if e.start_s < event.end_s and event.start_s < e.end_s}  # fmt: skip
+            during[list(during)[0 if True in heard else 1 if heard else 2]] += 1
         for name in truth.words:
             word = words.setdefault(name, Word(promise(detector.reaches[name])))
             own = [n for n, event in enumerate(expected) if event.label == name]
@@ -135,6 +141,10 @@ def tables(part: str, embedder: Embedder) -> str:
         "",
         f"{quarter} of {len(occurring)} words are found at least once in four, {once} at all. "
         f"Of glass, shots and knocks of 0.1 to 1 s at 10 dB {short[0]} of {short[1]} are found.",
+        "",
+        f"What sounds during the {sum(during.values())} false alarms: "
+        + ", ".join(f"{what} {count}" for what, count in during.items())
+        + ".",
         "",
         "| false alarms asked for, per hour and word | measured | words within a factor of "
         f"{WITHIN:g} | words with none |",
@@ -232,14 +242,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--birds", action="store_true", help="also the field recordings of birds")
     parser.add_argument("--part", choices=("report", "choose"), default="report")
+    parser.add_argument("--backbone", default="mini")
     options = parser.parse_args(arguments)
-    with Embedder() as embedder:
+    with Embedder(options.backbone) as embedder:
         text = tables(options.part, embedder)
         text = f"With the default of {DEFAULT_FALSE_ALARMS:g} per hour and word:\n\n{text}"
         if options.birds:
             text += f"\n\n{birds(embedder)}"
     print(text)
-    if options.part == "report":
+    if options.part == "report" and options.backbone == "mini":
         before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
         _, _, after = rest.partition(END)
         PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")

@@ -34,8 +34,8 @@ from driftscore.events.thresholds import (
     quiet_multiples,
     reach,
     reach_shift,
-    tail_shift,
     spread_of,
+    tail_shift,
 )
 from driftscore.events.tracking import NEVER, Detection, Event, LabelRules, Observer, in_order
 from driftscore.events.watchlist import WatchList

@@ -48,7 +48,8 @@ class Background:
         """Return the spread of each label in the past minutes; None while it is too short."""
         if self._learnt < _LEARNT * self._long:
             return None
-        spread = spread_of(self._rows[-self._learnt :])
+        # Places have long tails: the lower half would make it too small.
+        spread = spread_of(self._rows[-self._learnt :], max_skew=1e9)
         return np.maximum(spread, 0.25 * float(np.median(spread)))
 
     def update(self, scores: Scores, held: Mask) -> None:

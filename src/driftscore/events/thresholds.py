@@ -75,10 +75,10 @@ _MULTIPLES, _LOG_RATES = np.vstack([
 _SLOPE = -float(np.polyfit(_POINTS[:, 0], _POINTS[:, 1], 1)[0])  # of log rates, per multiple
 
 
-def spread_of(scores: Scores) -> Scores:
+def spread_of(scores: Scores, max_skew: float = MAX_SKEW) -> Scores:
     """Return the spread of each column of n x C scores."""
     low, median, high = np.quantile(scores, (0.1, 0.5, 0.9), axis=0)
-    size: Scores = np.minimum(high - median, MAX_SKEW * (median - low)) / _NORMAL_90
+    size: Scores = np.minimum(high - median, max_skew * (median - low)) / _NORMAL_90
     return np.maximum(size, 1e-9)
 
 
