@@ -12,7 +12,7 @@ is a multiple of u above the background. How often other sounds reach a multiple
 sounds per minute.
 
 Words differ in how far sounds can rise above the others: the highest 0.3 % of the sounds of the
-calibration are at 3 u for "street music" and at 9 u for "cow". A word whose `reach` is below the
+calibration are at 4 u for "street music" and at 10 u for "cow". A word whose `reach` is below the
 typical one gets a lower threshold, by `REACH_WEIGHT` of the difference, so that a word that nothing
 scores high for is not given up; the reach also says how well a word can be expected to work
 (`promise`). A word
