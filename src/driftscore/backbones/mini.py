@@ -109,6 +109,10 @@ class Mini(LocalBackbone):
     def _tokenizer(self) -> "Tokenizer":
         return open_tokenizer(self._pieces)
 
+    def __getstate__(self) -> dict[str, object]:
+        """Leave the tokenizer out: several of its words have one row, and its copy keeps one."""
+        return {name: value for name, value in vars(self).items() if name != "_tokenizer"}
+
     def prepare(self) -> None:
         """Open the sessions of the audio tower."""
         self._audio.open()

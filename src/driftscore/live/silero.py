@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from driftscore.errors import FormatError
 
-Floats = NDArray[np.float32]
+Tensor = NDArray[np.float32]
 
 RATE, CHUNK, _BEFORE, _FRAME, _HOP, _CELLS = 16_000, 512, 64, 256, 128, 128
 _MAGIC, _NAME, _VERSION = 0x67676D6C, b"silero-16k", 6
@@ -50,7 +50,7 @@ class Silero:
         self._sum = tensors["decoder.decoder.2.weight"]
         self._bias = tensors["decoder.decoder.2.bias"]
 
-    def log_odds(self, samples: Floats) -> Floats:
+    def log_odds(self, samples: Tensor) -> Tensor:
         """Return one number per chunk of samples at 16 kHz; the last chunk is filled with zeros."""
         count = -(-len(samples) // CHUNK)
         padded = np.zeros(_BEFORE + count * CHUNK, np.float32)
@@ -76,12 +76,12 @@ class Silero:
         return odds
 
 
-def _logistic(values: Floats) -> Floats:
-    share: Floats = 0.5 + 0.5 * np.tanh(0.5 * values)  # does not overflow
+def _logistic(values: Tensor) -> Tensor:
+    share: Tensor = 0.5 + 0.5 * np.tanh(0.5 * values)  # does not overflow
     return share
 
 
-def _tensors(path: Path) -> dict[str, Floats]:
+def _tensors(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a file of ggml by name: sizes are stored last axis first."""
     data, at = path.read_bytes(), 8 + len(_NAME)
     magic, _, name, version = struct.unpack_from(f"<ii{len(_NAME)}si", data)
