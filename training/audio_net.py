@@ -1,19 +1,18 @@
 """The network of the `mini` audio tower, local in time.
 
-    log-mel (1, 64, T) -> frame features (384, ceil(T / 16)) -> pooling -> 527 z-scored tag logits
+    log-mel (1, 128, T) -> frame features (384, ceil(T / 32)) -> pooling -> 527 z-scored tag logits
 
-Feature frame j is centred on log-mel frame 16 j, that is on the time 0.32 j s. It depends on the
-log-mel frames 16 j - 104 to 16 j + 104 only (`Shape.reach`), because the gates pool over frequency,
-not over time. Beyond the ends of its input every convolution sees zeros. A window with the frame
+The log-mel is the teacher's: 128 bands, 100 frames per second. Feature frame j is centred on
+log-mel frame 32 j, that is on the time 0.32 j s. It depends on the log-mel frames 32 j - 214 to
+32 j + 214 only (`Shape.reach`), because the gates pool over frequency, not over time. Beyond the ends of its input every convolution sees zeros. A window with the frame
 features f_t (a column of 384 channels per frame) has the embedding
 
     p = [mean_t f_t ; max_t f_t]
     a = sum_t f_t * softmax_t(U tanh(V f_t + v))        attention, one weight per frame and channel
     unit(A p + b + C hardswish(D [p ; a] + d))
 
-so the features of a recording are computed once, and any window is a pooling of them. The second
-edition is the case C = 0. The hidden layer gives the pooled features what the teacher has too: a
-step that is not linear after pooling.
+so the features of a recording are computed once, and any window is a pooling of them. The hidden
+layer gives the pooled features what the teacher has too: a step that is not linear after pooling.
 """
 
 from dataclasses import dataclass
@@ -27,15 +26,19 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 TAGS = 527
-STRIDE = 16
+MELS = 128
+STRIDE = 32
 """Log-mel frames per feature frame."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Widths of the stages, and the number of residual blocks after each halving of the map."""
+    """Widths of the stages, and the number of residual blocks after each halving of the map.
 
-    stem: int = 32
+    The two layers of the stem are followed by a separable block each.
+    """
+
+    stem: tuple[int, int] = (16, 32)
     widths: tuple[int, ...] = (48, 96, 192)
     blocks: tuple[int, ...] = (1, 1, 2)
     head: int = 384
@@ -45,7 +48,7 @@ class Shape:
     @property
     def reach(self) -> int:
         """Return how many log-mel frames to each side of its centre a feature frame depends on."""
-        reach, step = 2, 2
+        reach, step = 2 + 2 + 2 + 4, 4
         for blocks in self.blocks:
             reach, step = reach + step, 2 * step
             reach += 2 * blocks * step
@@ -58,6 +61,23 @@ def _convolution(inward: int, outward: int, *, stride: int = 1, kernel: int = 3)
         nn.Conv2d(inward, outward, kernel, stride, kernel // 2, bias=False),
         nn.BatchNorm2d(outward),
     )
+
+
+class Separable(nn.Module):
+    """A 3x3 convolution of each channel and one that mixes channels, added to the input."""
+
+    def __init__(self, width: int, inner: int) -> None:
+        super().__init__()
+        self.widen = _convolution(width, inner, kernel=1)
+        self.each = nn.Sequential(
+            nn.Conv2d(inner, inner, 3, 1, 1, groups=inner, bias=False), nn.BatchNorm2d(inner)
+        )
+        self.mix = _convolution(inner, width, kernel=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return a map of the same shape."""
+        y = functional.relu(self.each(functional.relu(self.widen(x))))
+        return functional.relu(x + self.mix(y))
 
 
 class Residual(nn.Module):
@@ -81,18 +101,24 @@ class Residual(nn.Module):
 
 
 class AudioTower(nn.Module):
-    """Log-mel (batch, 1, 64, frames) to z-scored logits (batch, 527)."""
+    """Log-mel (batch, 1, 128, frames) to z-scored logits (batch, 527)."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.shape = shape
-        layers: list[nn.Module] = [_convolution(1, shape.stem, stride=2, kernel=5), nn.ReLU()]
-        width = shape.stem
+        first, width = shape.stem
+        layers: list[nn.Module] = [_convolution(1, first, stride=2, kernel=5), nn.ReLU()]
+        layers += [Separable(first, first), _convolution(first, width, stride=2), nn.ReLU()]
+        layers += [Separable(width, 2 * width)]
+        taught = [len(layers)]
         for wider, blocks in zip(shape.widths, shape.blocks, strict=True):
             layers += [_convolution(width, wider, stride=2), nn.ReLU()]
             layers += [Residual(wider) for _ in range(blocks)]
             width = wider
-        bands = 64 // 2 ** (1 + len(shape.widths))
+            taught.append(len(layers))
+        bands = MELS // 2 ** (2 + len(shape.widths))
+        self.taught = taught
+        """Number of layers after which the teacher has a map of the same size, for each such map."""
         self.maps = nn.Sequential(*layers)
         self.collapse = nn.Sequential(
             nn.Conv2d(width, shape.head, (bands, 1), bias=False), nn.BatchNorm2d(shape.head)
@@ -111,7 +137,16 @@ class AudioTower(nn.Module):
 
     def features(self, log_mel: Tensor) -> Tensor:
         """Return the frame features, (batch, channels, frames)."""
-        return functional.relu(self.collapse(self.maps(log_mel)))[:, :, 0]
+        return self.features_and_maps(log_mel)[0]
+
+    def features_and_maps(self, log_mel: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Return the frame features and the maps of which the teacher has some of the same size."""
+        maps, x = [], log_mel
+        for number, layer in enumerate(self.maps, start=1):
+            x = layer(x)
+            if number in self.taught:
+                maps.append(x)
+        return functional.relu(self.collapse(x))[:, :, 0], maps
 
     def pool(self, features: Tensor) -> Tensor:
         """Return the z-scored logits of windows given by their frame features."""
@@ -130,12 +165,15 @@ def load_exported(tower: AudioTower, home: Path, mels: Tensor) -> None:
     """Copy the weights of an exported model (`audio.onnx` and `pool.onnx`) into `tower`.
 
     The statistics of the batch norms, which an exported model does not contain, are computed from
-    `mels`. A pool without attention, as the second edition's, leaves that part as it is.
+    `mels`.
     """
     pairs = iter(_exported_pairs(home / "audio.onnx"))
     for layer in [*tower.maps, tower.collapse]:
         if isinstance(layer, nn.Sequential):
             _put(layer, next(pairs))
+        elif isinstance(layer, Separable):
+            for part in (layer.widen, layer.each, layer.mix):
+                _put(part, next(pairs))
         elif isinstance(layer, Residual):
             _put(layer.first, next(pairs))
             _put(layer.second, next(pairs))
@@ -144,8 +182,7 @@ def load_exported(tower: AudioTower, home: Path, mels: Tensor) -> None:
                 layer.gate[number].weight.copy_(weight)
                 layer.gate[number].bias.copy_(bias)
     pooling = _exported_arrays(home / "pool.onnx")
-    targets = pool_weights(tower)[: len(pooling)]
-    for target, value in zip(targets, pooling, strict=True):
+    for target, value in zip(pool_weights(tower), pooling, strict=True):
         target.copy_(value)
     renew_statistics(tower, mels)
 

@@ -13,6 +13,14 @@ used in training only, must point where the teacher's features of the same frame
 
     loss += 1 - cos(P frame_t, teacher_t)       teacher_t standardised over the batch
 
+and linear maps of the student's layers must give the teacher's maps of the same size (Romero et
+al., 2015), standardised per channel:
+
+    loss += 0.25 * mean((P_s map_s - teacher_s)^2)       for each of four sizes s
+
+Where the teacher got the clean part alone, this holds for the last size only: the first layers
+cannot remove noise.
+
 The learning rate rises, then stays level until the run is stopped (SIGTERM or SIGINT writes a
 checkpoint). `--decay N` continues a copy of the run with a rate that falls to zero over N examples,
 and ends; the level checkpoint stays as it is and can be trained further. Without a checkpoint
@@ -44,6 +52,7 @@ from training.collect import WORK
 from training.mixtures import Bank, Batch, Mixer, Recipe
 from training.muon import Muon
 from training.product import MODEL_HOME, load_space
+from training.teacher_frames import MAP_CHANNELS
 from training.validation import read_sets
 
 LEVEL, DECAY = WORK / "level.pt", WORK / "decay.pt"
@@ -51,6 +60,7 @@ LOG, CURVE = WORK / "log.jsonl", WORK / "curve.jsonl"
 SHARPNESS = 25.0
 WINDOW_WEIGHT = 0.25
 FRAME_WEIGHT = 1.0
+MAP_WEIGHT = 0.25
 MAX_GRADIENT = 100.0
 """Norm above which a gradient is scaled down; an ordinary one is below 10."""
 TEACHER_FEATURES = 384
@@ -79,6 +89,35 @@ def frame_loss(mapped: Tensor, taught: Tensor) -> Tensor:
     frames = min(mapped.shape[2], taught.shape[2])
     target = functional.batch_norm(taught[:, :, :frames], None, None, training=True)
     return 1 - functional.cosine_similarity(mapped[:, :, :frames], target, dim=1).mean()
+
+
+def map_losses(mapped: Tensor, taught: Tensor) -> Tensor:
+    """Return the mean squared error of each example, both (examples, channels, bands, frames)."""
+    frames = min(mapped.shape[3], taught.shape[3])
+    target = functional.batch_norm(taught[..., :frames].float(), None, None, training=True)
+    return (mapped[..., :frames] - target).square().mean(dim=(1, 2, 3))
+
+
+class Mappings(nn.Module):
+    """The linear maps to the teacher's frames and maps; used in training only."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.frames = nn.Conv1d(shape.head, TEACHER_FEATURES, 1)
+        widths = (shape.stem[1], *shape.widths)
+        self.maps = nn.ModuleList(
+            nn.Conv2d(width, channels, 1)
+            for width, channels in zip(widths, MAP_CHANNELS, strict=True)
+        )
+
+    def loss(self, features: Tensor, maps: list[Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the loss of frames, and that of each size of maps."""
+        errors = []
+        for mapping, own, taught in zip(self.maps, maps, batch.maps, strict=True):
+            losses = map_losses(mapping(own.float()), taught)
+            known = torch.ones_like(losses) if mapping is self.maps[-1] else batch.same.float()
+            errors.append((losses * known).sum() / known.sum().clamp(min=1.0))
+        return frame_loss(self.frames(features), batch.frames), torch.stack(errors)
 
 
 def optimisers(tower: AudioTower, mapping: nn.Module) -> list[torch.optim.Optimizer]:
@@ -120,10 +159,10 @@ class Run:
         self.mixer = Mixer(Bank(), Recipe(), SEED)
         torch.manual_seed(SEED)
         self.tower = AudioTower(Shape()).to(memory_format=torch.channels_last)
-        self.mapping = nn.Conv1d(self.tower.shape.head, TEACHER_FEATURES, 1)
+        self.mapping = Mappings(self.tower.shape)
         saved = self._saved()
         if saved is None:
-            mels = torch.cat([self.mixer[number].log_mel[:, :, :, :120] for number in range(4)])
+            mels = torch.cat([self.mixer[number].log_mel[:, :, :, :240] for number in range(4)])
             load_exported(self.tower, settings.start, mels)
         self.engines = optimisers(self.tower, self.mapping)
         self.peaks = [engine.param_groups[0]["lr"] for engine in self.engines]
@@ -191,23 +230,23 @@ class Run:
         passed = (self.examples - self.decay_start) / self.settings.decay
         return rise * max(0.0, 1.0 - math.sqrt(passed))
 
-    def step(self, batch: Batch) -> tuple[float, float, float]:
-        """Take one step; return the loss on examples, on windows and on frames."""
+    def step(self, batch: Batch) -> list[float]:
+        """Take one step; return the loss on examples, windows, frames and maps of each size."""
         for engine, peak in zip(self.engines, self.peaks, strict=True):
             for group in engine.param_groups:
                 group["lr"] = peak * self.settings.speed * self.rate()
         self.steps += 1
         if not all(part.isfinite().all() for part in (batch.log_mel, batch.logits, batch.frames)):
             print(f"batch {self.steps - 1} has values that are not finite: left out", flush=True)
-            return math.nan, math.nan, math.nan
+            return []
         self.tower.train()
         log_mel = batch.log_mel.contiguous(memory_format=torch.channels_last)
         with torch.autocast("cpu", torch.bfloat16, enabled=self.settings.bfloat16):
-            features = self.tower.features(log_mel)
+            features, maps = self.tower.features_and_maps(log_mel)
         features = features.float()
         loss = self._loss(self.tower.pool(features), batch.logits).mean()
-        frames = frame_loss(self.mapping(features), batch.frames)
-        total, window_losses = loss + FRAME_WEIGHT * frames, list[float]()
+        frames, sizes = self.mapping.loss(features, maps, batch)
+        total, window_losses = loss + FRAME_WEIGHT * frames + MAP_WEIGHT * sizes.sum(), []
         for window in batch.windows:
             part = features[:, :, window.first : window.first + window.frames]
             losses = self._loss(self.tower.pool(part), window.logits, squares=0.0)
@@ -220,16 +259,13 @@ class Run:
         size = nn.utils.clip_grad_norm_(self.tower.parameters(), MAX_GRADIENT)
         if not size.isfinite():
             print(f"batch {self.steps - 1} has a gradient that is not finite: left out", flush=True)
-            return math.nan, math.nan, math.nan
+            return []
         for engine in self.engines:
             engine.step()
         self.average.update(self.tower)
         self.examples += len(batch.logits)
-        return (
-            float(loss.detach()),
-            float(np.mean(window_losses[1:] or [math.nan])),
-            float(frames.detach()),
-        )
+        window = float(np.mean(window_losses[1:] or [math.nan]))
+        return [float(loss.detach()), window, float(frames.detach()), *sizes.detach().tolist()]
 
     def _loss(self, student: Tensor, logits: Tensor, *, squares: float = 0.3) -> Tensor:
         """Return the loss of each example."""
@@ -270,10 +306,11 @@ def train(run: Run) -> None:
     saved = logged = time.monotonic()
     logged_examples = run.examples
     while not stopped and not run.over():
-        losses.append(run.step(next(batches)))
+        if parts := run.step(next(batches)):
+            losses.append(parts)
         now = time.monotonic()
-        if now - logged > LOG_SECONDS:
-            whole, window, frame = np.nanmean(np.array(losses), axis=0)
+        if now - logged > LOG_SECONDS and losses:
+            whole, window, frame, *sizes = np.nanmean(np.array(losses), axis=0).tolist()
             line = {
                 "time": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()),
                 "run": run.path.stem,
@@ -281,9 +318,10 @@ def train(run: Run) -> None:
                 "examples": run.examples,
                 "per_hour": round(3600 * (run.examples - logged_examples) / (now - logged)),
                 "rate": round(run.rate(), 4),
-                "loss": round(float(whole), 4),
-                "window_loss": round(float(window), 4),
-                "frame_loss": round(float(frame), 4),
+                "loss": round(whole, 4),
+                "window_loss": round(window, 4),
+                "frame_loss": round(frame, 4),
+                "map_losses": [round(size, 3) for size in sizes],
             }
             _append(LOG, line)
             logged, logged_examples, losses = now, run.examples, []

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import onnxruntime
 
 from training.collect import SHARED, WORK, decode
-from training.product import MODEL_HOME, load_space, student_log_mel, tagger
+from training.product import MODEL_HOME, load_space, log_mel, tagger
 
 Matrix = npt.NDArray[np.float32]
 
@@ -63,7 +63,7 @@ def report_events(home: Path, text: Matrix, labels: list[str]) -> None:
     """Print the accuracy on the clean clips of `events`, of the student and of the teacher."""
     clips = event_clips()
     samples = [decode(path.read_bytes()) for path, _ in clips]
-    student = embed(home, [student_log_mel(s) for s in samples])
+    student = embed(home, [log_mel(s) for s in samples])
     teacher = load_space().embed_logits(np.stack([tagger().logits(s) for s in samples]))
     print(f"events: cosine to the teacher {np.sum(student * teacher, axis=1).mean():.4f}")
     truth = [label for _, label in clips]

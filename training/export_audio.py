@@ -2,7 +2,7 @@
 
 Two ONNX files, by default in the training folder's `export/`; `--home` names another folder:
 
-- `audio.onnx`: `log_mel` (1, 1, 64, frames) -> `features` (1, 384, ceil(frames / 16))
+- `audio.onnx`: `log_mel` (1, 1, 128, frames) -> `features` (1, 384, ceil(frames / 32))
 - `pool.onnx`: `features` (1, 384, any number of frames) -> `embedding` (1, 527) of unit norm
 
 The embedding of a clip is the second applied to all of the first's output; the embedding of a
@@ -29,7 +29,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from training.audio_net import TAGS, AudioTower, Residual, Shape, load_exported, pool_weights
+from training.audio_net import (
+    MELS,
+    TAGS,
+    AudioTower,
+    Residual,
+    Separable,
+    Shape,
+    load_exported,
+    pool_weights,
+)
 from training.audio_tower import DECAY, LEVEL, SEED
 from training.collect import WORK
 from training.mixtures import Bank, Mixer, Recipe
@@ -70,7 +79,14 @@ class Graph:
             self.weight(layer.bias),
             strides=list(layer.stride),
             pads=[*layer.padding, *layer.padding],
+            group=layer.groups,
         )
+
+    def separable(self, x: str, block: Separable) -> str:
+        """Add a separable block."""
+        y = self.node("Relu", self.convolution(x, block.widen))
+        y = self.convolution(self.node("Relu", self.convolution(y, block.each)), block.mix)
+        return self.node("Relu", self.node("Add", x, y))
 
     def residual(self, x: str, block: Residual) -> str:
         """Add a residual block."""
@@ -102,6 +118,8 @@ def build_features(tower: AudioTower) -> onnx.ModelProto:
     for layer in tower.maps:
         if isinstance(layer, Residual):
             x = graph.residual(x, layer)
+        elif isinstance(layer, Separable):
+            x = graph.separable(x, layer)
         elif isinstance(layer, nn.ReLU):
             x = graph.node("Relu", x)
         else:
@@ -112,7 +130,7 @@ def build_features(tower: AudioTower) -> onnx.ModelProto:
     graph.nodes.append(helper.make_node("Squeeze", [x, "band"], ["features"]))
     channels = tower.collapse[0].out_channels
     return graph.model(
-        "driftscore-mini-audio", ["log_mel", 1, 1, 64, "frames"], ["features", 1, channels, None]
+        "driftscore-mini-audio", ["log_mel", 1, 1, MELS, "frames"], ["features", 1, channels, None]
     )
 
 
@@ -148,8 +166,8 @@ def largest_difference(tower: AudioTower, audio: Path, pool: Path) -> float:
     first = onnxruntime.InferenceSession(audio, providers=providers)
     second = onnxruntime.InferenceSession(pool, providers=providers)
     rng, worst = np.random.default_rng(1), 0.0
-    for frames in range(50, 300, 5):
-        part = rng.normal(-0.2, 0.6, size=(1, 1, 64, frames)).astype(np.float32)
+    for frames in range(100, 600, 10):
+        part = rng.normal(-0.2, 0.6, size=(1, 1, MELS, frames)).astype(np.float32)
         features = first.run(None, {"log_mel": part})[0]
         ours = second.run(None, {"features": features})[0]
         theirs = functional.normalize(tower(torch.from_numpy(part)), dim=1).numpy()
@@ -160,7 +178,7 @@ def largest_difference(tower: AudioTower, audio: Path, pool: Path) -> float:
 def blended(first: Path, second: Path, share: float) -> AudioTower:
     """Return the mean of two exported towers, with statistics estimated anew."""
     mixer = Mixer(Bank(), Recipe(), SEED)
-    mels = torch.cat([mixer[number].log_mel[:, :, :, :120] for number in range(3)])
+    mels = torch.cat([mixer[number].log_mel[:, :, :, :240] for number in range(3)])
     towers = AudioTower(Shape()), AudioTower(Shape())
     for tower, home in zip(towers, (first, second), strict=True):
         load_exported(tower, home, mels)

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from training.collect import RATE, WORK, read_audio, read_segments
-from training.front_ends import student_input, teacher_input
+from training.front_ends import fast_log_mel
 from training.synthesis import synthetic_sound
 from training.teacher_frames import TeacherFrames, load_teacher
 
@@ -51,7 +51,7 @@ class Recipe:
     """Of the mixtures, the share with noise; the others get any other recording."""
     noise_shares: tuple[float, float, float] = (0.6, 0.25, 0.15)
     """Of the noises: steady recordings, babble, synthetic noise."""
-    denoised: float = 0.5
+    denoised: float = 0.4
     """Of the mixtures with noise, the share whose target is that of the main part alone."""
     denoised_events: float = 0.1
     """The same for mixtures with any other recording that is quieter by `event_margin_db`."""
@@ -92,11 +92,15 @@ class Batch:
     """Examples of one length."""
 
     log_mel: Tensor
-    """(examples, 1, 64, log-mel frames)"""
+    """(examples, 1, 128, log-mel frames)"""
     logits: Tensor
     """The teacher's logits of the examples, (examples, 527)."""
     frames: Tensor
     """The teacher's features of each frame of 0.32 s, (examples, 384, frames)."""
+    maps: list[Tensor]
+    """The teacher's maps, float16, from the finest to the coarsest."""
+    same: Tensor
+    """Whether the teacher got the waveform of the student."""
     windows: list[Window]
     """Parts of examples that are long enough."""
 
@@ -142,14 +146,21 @@ class Mixer:
         seconds = float(rng.choice(lengths, p=shares))
         length, count = int(seconds * RATE), round(recipe.seconds_per_batch / seconds)
         pairs = [self._example(length, rng) for _ in range(count)]
-        mels = np.stack([student_input(waveform) for waveform, _ in pairs])
+        mels = [fast_log_mel(waveform) for waveform, _ in pairs]
+        same = [waveform is samples for waveform, samples in pairs]
+        taught = load_teacher().label(
+            [
+                mel if equal else fast_log_mel(samples)
+                for mel, equal, (_, samples) in zip(mels, same, pairs, strict=True)
+            ]
+        )
         labelled = np.stack([samples for _, samples in pairs])
-        taught = load_teacher().label([teacher_input(row) for row in labelled])
         spans = recipe.window_frames if seconds >= recipe.shortest_windowed else ()
         windows = [self._window(labelled, taught, span, rng) for span in spans]
-        log_mel = torch.from_numpy(mels)[:, None]
+        log_mel = torch.from_numpy(np.stack(mels))[:, None]
         logits, frames = torch.from_numpy(taught.logits), torch.from_numpy(taught.frames)
-        return Batch(log_mel, logits, frames, windows)
+        maps = [torch.from_numpy(rows) for rows in taught.maps]
+        return Batch(log_mel, logits, frames, maps, torch.tensor(same), windows)
 
     def _window(
         self,
@@ -186,7 +197,8 @@ class Mixer:
             labelled = main if clear and rng.random() < denoised else mixed
         gain = 10 ** (rng.uniform(*recipe.gain_db) / 20)
         gain = np.float32(min(gain, 1.0 / (float(np.abs(mixed).max()) + 1e-9)))
-        return mixed * gain, labelled * gain
+        loud = mixed * gain
+        return loud, loud if labelled is mixed else labelled * gain
 
     def _event(self, length: int, rng: np.random.Generator) -> Samples:
         """Return a changed recording, or one that is joined from several."""

@@ -5,12 +5,10 @@ A module of the package that moves is followed here and nowhere else in the audi
 
 from functools import cache
 
-from driftscore.backbones.mini import FRONT_END as STUDENT_FRONT_END
 from driftscore.backbones.mini import HOME as MODEL_HOME
 from driftscore.backbones.mini import load as load_mini
 from driftscore.backbones.mn04 import Tagger, load_tagger
-from driftscore.backbones.mn04.tagger import FRONT_END as TEACHER_FRONT_END
-from driftscore.backbones.mn04.tagger import SHA256, build_onnx, find_weights
+from driftscore.backbones.mn04.tagger import FRONT_END, SHA256, build_onnx, find_weights
 from driftscore.backbones.mn04.tagspace import load_space
 from driftscore.backbones.mn04.torch_file import read_tensors
 from driftscore.backbones.onnx.log_mel import FrontEnd
@@ -18,18 +16,17 @@ from driftscore.storage.files import replacing, sha256
 from training.collect import SHARED
 
 __all__ = [
+    "FRONT_END",
     "MODEL_HOME",
-    "STUDENT_FRONT_END",
-    "TEACHER_FRONT_END",
     "FrontEnd",
+    "coarse_log_mel",
+    "log_mel",
     "load_mini",
     "load_space",
     "replacing",
     "sha256",
-    "student_log_mel",
     "tagger",
     "teacher_graph",
-    "teacher_log_mel",
 ]
 
 
@@ -44,5 +41,7 @@ def teacher_graph() -> bytes:
     return build_onnx(read_tensors(find_weights(SHARED / "models" / "mn04"), sha256=SHA256))
 
 
-student_log_mel = STUDENT_FRONT_END
-teacher_log_mel = TEACHER_FRONT_END
+log_mel = FRONT_END
+"""The log-mel of teacher and student."""
+coarse_log_mel = FrontEnd(rate=32_000, n_fft=1024, window=1024, hop=640, mels=64, top_hz=15_000.0)
+"""A quarter of the numbers, for comparing recordings."""

@@ -43,7 +43,7 @@ from training.collect import (
     repository_files,
     sources,
 )
-from training.product import load_space, replacing, student_log_mel, tagger
+from training.product import coarse_log_mel, load_space, replacing, tagger
 
 Matrix = npt.NDArray[np.float32]
 TAGS = 527
@@ -91,7 +91,7 @@ def _fingerprints(contents: bytes) -> list[tuple[Matrix, Matrix]]:
         parts = cut(decode(contents), most=60)
     except RuntimeError:
         return []
-    return [(tagger().logits_and_embedding(p)[1], student_log_mel(p)) for p in parts]
+    return [(tagger().logits_and_embedding(p)[1], coarse_log_mel(p)) for p in parts]
 
 
 def test_fingerprints(processes: ProcessPoolExecutor) -> tuple[Matrix, list[Matrix]]:
@@ -117,7 +117,7 @@ def near_duplicates(
     near = _unit(embeddings) @ _unit(others).T > TWIN_COSINE
     twins = np.zeros(len(segments), bool)
     for number in np.flatnonzero(near.any(axis=1)):
-        mel = student_log_mel(samples_of(segments[number].start, segments[number].length))
+        mel = coarse_log_mel(samples_of(segments[number].start, segments[number].length))
         candidates = (mels[other] for other in np.flatnonzero(near[number]))
         twins[number] = any(correlation(mel, other) > TWIN_CORRELATION for other in candidates)
     return twins

@@ -2,7 +2,8 @@
 
 The teacher's last feature map has one column per 0.32 s of sound, as the student's has. Its mean
 over frequency is the target of the student's frames. The teacher's classifier on the mean of some
-frames gives the tags of a window, at no cost beyond the clip's own run.
+frames gives the tags of a window, at no cost beyond the clip's own run. Its maps of the sizes that
+the student has too (1/4, 1/8, 1/16 and 1/32 of the log-mel) are targets of the student's layers.
 """
 
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from onnx import TensorProto, helper, numpy_helper
 from training.product import teacher_graph
 
 Matrix = npt.NDArray[np.float32]
+MAP_CHANNELS = (16, 16, 48, 64)
+_LAST_SUMS = (1, 3, 7, 9)
+"""Which of the ten residual sums are the last of their size; the first size has no counterpart."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,8 @@ class TeacherFrames:
     """(clips, 527)"""
     frames: Matrix
     """(clips, 384, frames of 0.32 s)"""
+    maps: list[npt.NDArray[np.float16]]
+    """(clips, channels, bands, frames), from the finest to the coarsest"""
 
 
 class Teacher:
@@ -35,8 +41,10 @@ class Teacher:
     def __init__(self, graph: bytes) -> None:
         model = onnx.load_from_string(graph)
         pooled = [node for node in model.graph.node if node.op_type == "GlobalAveragePool"][-1]
-        self._map = pooled.input[0]
-        model.graph.output.append(helper.make_tensor_value_info(self._map, TensorProto.FLOAT, None))
+        sums = [node.output[0] for node in model.graph.node if node.op_type == "Add"]
+        self._maps = [*(sums[number] for number in _LAST_SUMS), pooled.input[0]]
+        for name in self._maps:
+            model.graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
         arrays = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
         linear = [node for node in model.graph.node if node.op_type == "Gemm"][-2:]
         self._layers = [[arrays[name] for name in node.input[1:]] for node in linear]
@@ -48,11 +56,11 @@ class Teacher:
 
     def label(self, log_mels: list[Matrix]) -> TeacherFrames:
         """Return logits and frames of log-mels of one length, each (128, frames)."""
-        names = ["logits", self._map]
+        names = ["logits", *self._maps]
         runs = [self._session.run(names, {"log_mel": mel[None, None]}) for mel in log_mels]
+        logits, *maps, features = (np.concatenate(parts) for parts in zip(*runs, strict=True))
         return TeacherFrames(
-            np.concatenate([logits for logits, _ in runs]),
-            np.concatenate([features.mean(axis=2) for _, features in runs]),
+            logits, features.mean(axis=2), [rows.astype(np.float16) for rows in maps]
         )
 
     def window_logits(self, frames: Matrix) -> Matrix:

@@ -10,7 +10,7 @@ with one noise per SNR (additive, over the clip's active part). All choices are 
 nothing is chosen by `events`, `noise` or other folds.
 
 Written to the training folder: `validation_<set>.npz` with the log-mels of all clips one after
-another (64, frames), the frame at which each begins (`edges`), the teacher's logits of the clean
+another (128, frames), the frame at which each begins (`edges`), the teacher's logits of the clean
 clip, the label's index and the SNR (NaN for clean); and `text_rows.npz` with label names in tag
 space, by the text tower that ships.
 
@@ -37,7 +37,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from training.audio_net import AudioTower, Shape, load_exported
+from training.audio_net import MELS, AudioTower, Shape, load_exported
 from training.collect import (
     RATE,
     SHARED,
@@ -49,7 +49,7 @@ from training.collect import (
     shared_rows,
 )
 from training.mixtures import VALIDATION_PACKAGE, Samples, add_at_snr, babble, looped
-from training.product import MODEL_HOME, load_mini, load_space, student_log_mel, tagger
+from training.product import MODEL_HOME, load_mini, load_space, log_mel, tagger
 from training.teacher import TEST_REPOSITORIES, samples_of
 
 SNRS_DB = (10.0, 0.0)
@@ -175,7 +175,7 @@ def make_set(name: str, recorded: dict[str, Samples]) -> None:
             if snr_db is not None:
                 noise = looped(_noise_for(label, recorded, rng), clip.size, rng)
                 mixed = add_at_snr(clip, noise, snr_db)
-            mels.append(student_log_mel(mixed).astype(np.float16))
+            mels.append(log_mel(mixed).astype(np.float16))
             logits.append(teacher)
             answers.append(labels.index(label))
             snrs.append(np.nan if snr_db is None else snr_db)
@@ -279,13 +279,13 @@ def measure_pool(home: Path) -> None:
         logits, weights = file["rows"][:, : len(space.mu)], file["weights"]
     teacher = torch.from_numpy((logits - space.mu) / space.sigma)
     tower, rng = AudioTower(Shape()), np.random.default_rng(0)
-    load_exported(tower, home, torch.zeros(1, 1, 64, 100))
+    load_exported(tower, home, torch.zeros(1, 1, MELS, 200))
     tower.eval()
     for kind in dict.fromkeys(segment.kind for segment in segments):
         share = weights * [s.kind == kind and s.length > 2 * RATE for s in segments]
         drawn = rng.choice(len(share), POOL_CLIPS, p=share / share.sum())
         clips = [samples_of(segments[n].start, segments[n].length) for n in drawn]
-        mels = [torch.from_numpy(student_log_mel(clip))[None, None] for clip in clips]
+        mels = [torch.from_numpy(log_mel(clip))[None, None] for clip in clips]
         rows = torch.cat([tower(mel) for mel in mels])
         cosine = functional.cosine_similarity(rows, teacher[torch.from_numpy(drawn)]).mean()
         print(json.dumps({"pool": kind, "cosine": round(float(cosine), 4)}), flush=True)
