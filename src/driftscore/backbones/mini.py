@@ -7,9 +7,8 @@ Both towers were trained by `training/` (see docs/model-card.md). Their checksum
 they are loaded.
 
 The audio tower is local in time: its frames are computed once for a recording, and the embedding of
-a window is a pooling of its frames (`LocalBackbone`). Its input is 64 log-mel bands, 50 frames per
-second: half the bands and half the frames of its teacher's front end, with the same formula. The
-tower makes one frame of sixteen log-mel frames; a frame depends on 104 log-mel frames to each side.
+a window is a pooling of its frames (`LocalBackbone`). Its input is its teacher's log-mel. The tower
+makes one frame of 32 log-mel frames; a frame depends on 214 log-mel frames to each side.
 Windows and texts are encoded one by one, so that an embedding does not depend on its neighbours.
 """
 
@@ -27,7 +26,7 @@ import numpy as np
 
 from driftscore.audio.recordings import Samples
 from driftscore.backbones.devices import CPU, onnx_providers
-from driftscore.backbones.onnx.log_mel import FrontEnd
+from driftscore.backbones.onnx.log_mel import EFFICIENT_AT
 from driftscore.backbones.onnx.sessions import (
     OnnxSession,
     in_threads,
@@ -45,19 +44,19 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
-RATE = 32_000
+FRONT_END = EFFICIENT_AT
+RATE = FRONT_END.rate
 SECONDS = 10.0
-FRONT_END = FrontEnd(rate=RATE, n_fft=1024, window=1024, hop=640, mels=64, top_hz=15_000.0)
-FRAME_S = 16 * FRONT_END.hop / RATE
+FRAME_S = 32 * FRONT_END.hop / RATE
 """Seconds from one frame of the tower to the next."""
-CONTEXT_S = (104 + 2) * FRONT_END.hop / RATE
+CONTEXT_S = (214 + 2) * FRONT_END.hop / RATE
 """Seconds to each side that a frame depends on: the tower's reach and that of the log-mel."""
 HOME = Path(__file__).resolve().parents[1] / "models" / "mini"
 MANIFEST = "manifest.toml"
 _FILES = ("audio.onnx", "pool.onnx", "text.onnx", "tokenizer.json")
 _AGAIN = "reinstall driftscore"
 _UNKNOWN = 0  # the id of a piece that did not occur in training
-_FRONT_END_REVISION = 1
+_FRONT_END_REVISION = 2
 """Part of the fingerprint; raise it whenever a change of the front end changes an embedding."""
 
 

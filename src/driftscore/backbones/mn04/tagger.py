@@ -23,14 +23,14 @@ from numpy.typing import NDArray
 from driftscore.audio.recordings import Samples
 from driftscore.backbones.mn04.torch_file import read_tensors
 from driftscore.backbones.onnx.graph import Graph, Tensors
-from driftscore.backbones.onnx.log_mel import FrontEnd, Spectrogram
+from driftscore.backbones.onnx.log_mel import EFFICIENT_AT, Spectrogram
 from driftscore.backbones.onnx.sessions import OnnxSession, open_session
 from driftscore.errors import DownloadError, FormatError, UsageError
 from driftscore.storage.files import cache_home, replacing, sha256
 
-RATE = 32_000
+FRONT_END = EFFICIENT_AT
+RATE = FRONT_END.rate
 SECONDS = 10.0
-FRONT_END = FrontEnd(rate=RATE, n_fft=1024, window=800, hop=320, mels=128, top_hz=15_000.0)
 FILE_NAME = "mn04_as_mAP_432.pt"
 SHA256 = "899a8c6217063f6941793102a2780b3dd788ab11fce468d9cf5f0577c453321c"
 SOURCE = f"https://github.com/fschmid56/EfficientAT/releases/download/v0.0.1/{FILE_NAME}"
