@@ -90,7 +90,7 @@ def review(
     """
     writer = find_format(format)
     if watch_out is not None:
-        check_output(watch_out)
+        check_output(watch_out, ".toml")
     base = None if watch is None else WatchList.load(watch)
     reviewed = Review(events_file, clips)
     if answers is not None:
