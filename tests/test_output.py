@@ -7,6 +7,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -467,6 +468,29 @@ def test_rows_that_were_written_before_the_disk_was_full_are_kept(tmp_path: Path
     assert list(tmp_path.iterdir()) == [kept]
 
 
+def test_all_rows_are_elsewhere_if_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resource = pytest.importorskip("resource", reason="NOT RUN: no limit of a file's size here")
+    limits, make = resource.getrlimit(resource.RLIMIT_FSIZE), tempfile.mkstemp
+
+    def other_disk(*args: str) -> tuple[int, str]:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        return make(*args, dir=tmp_path)
+
+    monkeypatch.setattr("tempfile.mkstemp", other_disk)
+    rows = "".join(f"{number}.wav,siren\n" for number in range(10_000))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
+    try:
+        with pytest.raises(WriteError, match=r"The rows are in .* instead") as error:
+            write_to(str(tmp_path / "rows.csv"), rows)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    [kept] = tmp_path.iterdir()
+    assert str(kept) in str(error.value)
+    assert kept.read_text() == rows
+
+
 def test_what_cannot_be_uploaded_at_the_end_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -499,5 +523,5 @@ def test_embeddings_that_cannot_be_written_at_the_end_are_kept_elsewhere(
     status, _, err = run("embed", clip, "--backbone", "fake", "--out", str(out))
     assert status == 1
     [kept] = tmp_path.glob("driftscore-*.npz")
-    assert f"The embeddings are in {kept} instead" in err
+    assert f"The content is in {kept} instead" in err
     assert len(EmbeddingFile.load(kept).files) == 1
