@@ -165,6 +165,8 @@ def save(write: Callable[[str], None], path: str) -> None:
     try:
         write(path)
     except WriteError as error:
+        if is_stream(path):  # whoever reads it has gone
+            raise
         with tempfile.NamedTemporaryFile(
             prefix="driftscore-", suffix=Path(path).suffix, delete=False
         ) as elsewhere:
