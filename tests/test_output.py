@@ -474,9 +474,9 @@ def test_all_rows_are_elsewhere_if_the_disk_is_full(
     resource = pytest.importorskip("resource", reason="NOT RUN: no limit of a file's size here")
     limits, make = resource.getrlimit(resource.RLIMIT_FSIZE), tempfile.mkstemp
 
-    def other_disk(*args: str) -> tuple[int, str]:
+    def other_disk(suffix: str, prefix: str) -> tuple[int, str]:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        return make(*args, dir=tmp_path)
+        return make(suffix, prefix, tmp_path)
 
     monkeypatch.setattr("tempfile.mkstemp", other_disk)
     rows = "".join(f"{number}.wav,siren\n" for number in range(10_000))
