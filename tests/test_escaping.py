@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from driftscore import UsageError
-from driftscore.audio.recordings import expand
+from driftscore import AudioError, UsageError
+from driftscore.audio.recordings import expand, read
 from driftscore.formats import OutputRow, visible, write_rows
 
 from .conftest import Run, Speak, WriteWav
@@ -128,6 +128,8 @@ def test_a_folder_that_cannot_be_listed_is_a_row(
     file = wav()
     monkeypatch.setattr(os, "scandir", refuse)
     assert expand([tmp_path]) == sorted([file, str(tmp_path / "closed")])
+    with pytest.raises(AudioError, match="closed cannot be opened: Permission denied"):
+        read(tmp_path / "closed")
 
 
 @pytest.mark.parametrize("threads", ["9" * 20, "9" * 5000, "5000", "0", "²"])

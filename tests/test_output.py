@@ -7,6 +7,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -358,8 +359,23 @@ def test_an_output_that_cannot_be_written_is_refused_before_a_recording_is_read(
     ("command", "message"),
     [
         ("review {home}/events.csv --answers {home}/answers --out {home}/file/x", "Cannot write"),
-        ("review {home}/events.csv --answers {home}/answers --watch-out {home}/file/x", "Cannot w"),
+        (
+            "review {home}/events.csv --answers {home}/answers --watch-out {home}/file/x",
+            "must end in .t",
+        ),
         ("review {home}/events.csv --answers {home}/answers --watch-out {home}", "is a folder"),
+        ("classify -l a,b --out {home}/a.wav {home}/b.wav", "writes text"),
+        ("score {home}/a.npz -l a,b --out {home}/a.npz", "writes text"),
+        ("listen {home}/a.wav -l a,b --jsonl {home}/events.db", "writes text"),
+        ("classify {home}/answers -l a,b --out {home}/answers", "would replace a file"),
+        ("review {home}/events.csv --out {home}/events.csv", "would replace a file"),
+        ("prompts -l {home}/words.txt --out {home}/words.txt", "would replace a file"),
+        ("detect {home}/a.wav -l a --out {home}/x.svg --plot {home}/x.svg", "would replace a file"),
+        (
+            "detect {home}/a.wav -l a --out {home}/x.csv --audit {home}/x.csv",
+            "would replace a file",
+        ),
+        ("lab mixes {home}/grid.toml --out {home}/grid.toml", "must end in .jsonl"),
         ("lab soundscape {home}/file/x.flac", "Cannot write"),
         ("lab soundscape {home}/x.mp3", "Unsupported format '.mp3'"),
         ("lab rebuild {home}/none.jsonl --out {home}/file/x", "Cannot write"),
@@ -452,6 +468,29 @@ def test_rows_that_were_written_before_the_disk_was_full_are_kept(tmp_path: Path
     assert list(tmp_path.iterdir()) == [kept]
 
 
+def test_all_rows_are_elsewhere_if_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resource = pytest.importorskip("resource", reason="NOT RUN: no limit of a file's size here")
+    limits, make = resource.getrlimit(resource.RLIMIT_FSIZE), tempfile.mkstemp
+
+    def other_disk(suffix: str, prefix: str) -> tuple[int, str]:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        return make(suffix, prefix, tmp_path)
+
+    monkeypatch.setattr("tempfile.mkstemp", other_disk)
+    rows = "".join(f"{number}.wav,siren\n" for number in range(10_000))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
+    try:
+        with pytest.raises(WriteError, match=r"The rows are in .* instead") as error:
+            write_to(str(tmp_path / "rows.csv"), rows)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    [kept] = tmp_path.iterdir()
+    assert str(kept) in str(error.value)
+    assert kept.read_text() == rows
+
+
 def test_what_cannot_be_uploaded_at_the_end_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -484,5 +523,5 @@ def test_embeddings_that_cannot_be_written_at_the_end_are_kept_elsewhere(
     status, _, err = run("embed", clip, "--backbone", "fake", "--out", str(out))
     assert status == 1
     [kept] = tmp_path.glob("driftscore-*.npz")
-    assert f"The embeddings are in {kept} instead" in err
+    assert f"The content is in {kept} instead" in err
     assert len(EmbeddingFile.load(kept).files) == 1

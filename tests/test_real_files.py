@@ -171,6 +171,7 @@ def test_a_wav_that_was_streamed_is_read_whatever_length_it_states(
 def test_files_of_a_folder_that_are_left_out_are_counted_by_their_endings(tmp_path: Path) -> None:
     for name in ("a.wav", "b.txt", "c.TXT", "README", ".hidden", "._a.wav"):
         (tmp_path / name).write_bytes(b"x")
+    (tmp_path / "elsewhere").symlink_to("/", target_is_directory=True)
     left_out: Counter[str] = Counter()
     assert expand([tmp_path], left_out) == [str(tmp_path / "a.wav")]
-    assert left_out == {".txt": 2, "no extension": 1}
+    assert left_out == {".txt": 2, "no extension": 1, "link to a folder": 1}

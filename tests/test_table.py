@@ -100,6 +100,11 @@ def test_rows_with_an_error_are_red_on_a_terminal(monkeypatch: pytest.MonkeyPatc
     assert all(line.endswith("\x1b[0m") for line in red)
 
 
+def test_a_name_that_is_not_utf_8_keeps_its_column() -> None:
+    lines = drawn([{"file": "bad\udcff.wav", "label": "x"}, {"file": "a.wav", "label": "x"}])
+    assert {line.index(" x") for line in lines.splitlines() if " x" in line} == {17}
+
+
 def test_columns_without_a_value_are_left_out_and_a_table_without_rows_has_its_header() -> None:
     rows: list[OutputRow] = [{"file": "a", "time": "", "label": "x", "unit": "sd", "error": ""}]
     assert drawn(rows).split() == ["file", "label", "─" * 14, "a", "x"]

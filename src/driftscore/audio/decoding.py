@@ -259,6 +259,7 @@ def check_file(path: Path) -> None:
     try:
         about = path.stat()
         if stat.S_ISDIR(about.st_mode):
+            os.scandir(path).close()  # of one that cannot be listed, the reason is reported
             raise AudioError(f"{path} is a folder, not a recording")
         if not stat.S_ISREG(about.st_mode):
             raise AudioError(f"{path} is a pipe or a device, not a recording; save it as a file")

@@ -226,7 +226,10 @@ def _below(folder: str, left_out: Counter[str]) -> Iterator[str]:
     Such a folder becomes a row with an error, so that what is in it is not skipped silently.
     """
     failed: list[str] = []
-    for here, _, names in os.walk(Path(folder), onerror=lambda e: failed.append(str(e.filename))):
+    walk = os.walk(Path(folder), onerror=lambda error: failed.append(str(error.filename)))
+    for here, folders, names in walk:
+        if links := sum(os.path.islink(f"{here}{os.sep}{name}") for name in folders):  # noqa: PTH114
+            left_out["link to a folder"] += links
         for name in names:
             stem, dot, ending = name.rpartition(".")  # quicker than splitext; .wav has no stem
             is_sound = dot + ending.lower() in SUFFIXES and stem.strip(".")

@@ -95,7 +95,7 @@ def make_detection(values: dict[str, list[str]], **options: Any) -> Detection:
               help="When the recording began, as 2026-11-16T22:00; else from its name or "
               "metadata.")  # fmt: skip
 @click.option("--clips", type=take.FILE, help="Cut each event out into this folder.")
-@click.option("--plot", type=take.FILE,
+@click.option("--plot", cls=take.OutputFile, type=take.FILE,
               help="Draw spectrogram, scores and events (.png or .svg); of several recordings, "
               "labels by hour of day.")  # fmt: skip
 @click.option("--resume", is_flag=True, help="Continue a run that was interrupted.")
@@ -149,9 +149,8 @@ def detect(
                 "No recording says when it starts, so there is no hour of day to draw; name the "
                 "files like 20261116_031500.wav, or draw one recording"
             )
-    for path in (plot, None if clips is None else clips / "event.flac"):
-        if path is not None:
-            check_output(path)
+    if clips is not None:
+        check_output(clips / "event.flac")
     values = take.named_values(settings)
     detection = make_detection(values, **options)
     margin_s = take.take_number(values, "margin_s", AROUND_S)

@@ -212,7 +212,7 @@ def mixes_(grid: str, out: str, backbone: tuple[str, ...]) -> None:
     $ driftscore lab mixes panel --out mixes.jsonl
     $ driftscore lab mixes mine.toml --backbone mini --out mixes.jsonl
     """
-    check_output(out)
+    check_output(out, ".jsonl")
     chosen = _grid(grid, backbone)
     rates = cache(lambda name: load_backbone(name).rate)
     count = write_mixes(mixes(chosen, check(chosen), rates), out)

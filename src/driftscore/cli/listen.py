@@ -40,7 +40,8 @@ _SETTINGS = {"pre_roll_s": 3.0, "level_seconds": 60.0, "keep_days": 0.0, "disk_s
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
 @events.watch_options
 @take.examples_option
-@click.option("--jsonl", metavar="FILE", help="Append lines of JSON to a file; - for stdout.")
+@click.option("--jsonl", cls=take.OutputFile, callback=take.text_file, metavar="FILE",
+              help="Append lines of JSON to a file; - for stdout.")  # fmt: skip
 @click.option("--mqtt", metavar="URL",
               help="mqtt://user@host; the password: DRIFTSCORE_MQTT_PASSWORD.")  # fmt: skip
 @click.option("--webhook", multiple=True, metavar="URL",
@@ -166,7 +167,6 @@ def listen(
     if events_store is not None:
         outputs.append(events_store)
     if jsonl not in (None, STDOUT):
-        check_output(jsonl)
         with writing_to(jsonl):
             stream = open(jsonl, "a", encoding="utf-8")  # noqa: SIM115 (closed by the output)
         outputs.append(JsonLines(stream, rejected=rejected, owned=True))

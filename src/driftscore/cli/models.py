@@ -4,7 +4,6 @@
 """
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial as partial_function
 from pathlib import Path
@@ -20,7 +19,7 @@ from driftscore.calibrate import MAX_CLIPS, adapt, add_quiet, make_calibration
 from driftscore.cli import options as take
 from driftscore.cli.app import app
 from driftscore.cli.classify import TITLES, result_rows
-from driftscore.cli.output import Tally, counted, output, report_model, say, watched
+from driftscore.cli.output import Tally, counted, output, report_model, save, say, watched
 from driftscore.embedder import Embedded, Embedder
 from driftscore.engines.archive import (
     ArchiveWriter,
@@ -28,7 +27,7 @@ from driftscore.engines.archive import (
     open_embeddings,
     stored_name,
 )
-from driftscore.errors import AudioError, UsageError, WriteError
+from driftscore.errors import AudioError, UsageError
 from driftscore.formats import OutputRow, find_format, write_rows
 from driftscore.scoring.calibration import RECIPE, Calibration
 from driftscore.scoring.head import HEAD_ENDINGS, Head, join_heads, score_embeddings
@@ -105,12 +104,7 @@ def embed(
         fingerprint=backbone.fingerprint,
         spans=np.concatenate([spans for *_, spans in embedded]) if windows else np.zeros((0, 2)),
     )
-    try:
-        file.save(out)
-    except WriteError as error:
-        with tempfile.NamedTemporaryFile(prefix="driftscore-", suffix=".npz", delete=False) as rest:
-            file.save(rest.name)
-        raise WriteError(f"{error}. The embeddings are in {rest.name} instead") from error
+    save(file.save, out)
     count = len(file.files)
     say(f"{count} embeddings of {backbone.dim} dimensions ({backbone.name}) in {out}")
     tally.finish(len(recordings))
@@ -174,7 +168,7 @@ def head(heads: tuple[str, ...], out: str, text_embeddings: Path | None, **optio
         vectors = load_vectors(text_embeddings, tuple(classifier.texts()))
         classifier.backbone = Embedder(Stored(vectors, where=str(text_embeddings)))
     compiled = take.fit(classifier, **options).head_
-    compiled.save(out)
+    save(compiled.save, out)
     used = f"rule {classifier.rule_.name}, scores in {compiled.unit}"
     labels = counted(len(compiled.labels), "label")
     say(f"Head of {labels} x {compiled.dim} dimensions, {used}, in {out}")
@@ -327,7 +321,7 @@ def calibrate(
                 result, problems = add_quiet(base, embedder, files)
             else:
                 result, problems = adapt(base, embedder, files, weight=weight)
-    result.save(out)
+    save(result.save, out)
     for problem in problems:
         say(f"skipped: {problem}")
     site = f" and {len(result.site)} windows of the site" if len(result.site) else ""

@@ -15,9 +15,10 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields
+from os.path import realpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,7 +26,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from driftscore.audio.decoding import PartialFile
-from driftscore.audio.recordings import expand
+from driftscore.audio.recordings import SUFFIXES, expand
 from driftscore.backbones import DEFAULT_BACKBONE, DEFAULT_RUNTIME, backbone_names
 from driftscore.backbones.devices import RUNTIMES, split_runtime
 from driftscore.classifier import Classifier
@@ -38,7 +39,7 @@ from driftscore.engines.examples import check_words, example_files
 from driftscore.errors import UsageError, unknown
 from driftscore.formats import DEFAULT_FORMAT, Format, format_names
 from driftscore.scoring.rules import rule_names
-from driftscore.storage.files import check_output, is_url
+from driftscore.storage.files import check_output, is_stream, is_url
 from driftscore.system import plugins
 from driftscore.text.presets import (
     AUTO,
@@ -196,21 +197,49 @@ format_option = click.option(
 )  # fmt: skip
 
 
-def _check_out(context: click.Context, option: click.Parameter, out: str | None) -> str | None:
-    """Refuse what cannot be written, and the name of a workbook: every format is text."""
-    if out is None or context.resilient_parsing:
-        return out
-    if out.lower().endswith((".xls", ".xlsx")):
+_BINARY = SUFFIXES | {".xls", ".xlsx", ".npz", ".npy", ".parquet", ".safetensors", ".db", ".sqlite"}
+"""Endings of recordings, workbooks, embeddings and stores, none of which are rows of text."""
+
+
+def text_file(_context: click.Context, option: click.Parameter, path: str | None) -> str | None:
+    """Refuse the name of a recording or another binary file for rows: all of them are text."""
+    ending = "" if path is None else Path(path).suffix.lower()
+    if ending in _BINARY:
         raise UsageError(
-            f"driftscore writes no workbooks: {out}; use --format excel with a name that ends in "
-            ".csv, which Excel opens"
+            f"{flag_of(option)} writes text, and {path} would be a {ending} file; use a name that "
+            "ends in .csv or .txt (Excel opens the .csv of --format excel)"
         )
-    check_output(out)
-    return out
+    return path
+
+
+class OutputFile(click.Option):
+    """A file to write, checked before any work; it must have no other part in the command."""
+
+    def handle_parse_result(
+        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
+    ) -> tuple[Any, list[str]]:
+        """Return the path."""
+        out, args = super().handle_parse_result(ctx, opts, args)
+        # What is not given is a mark of click's here, not None.
+        if ctx.resilient_parsing or not isinstance(out, str | Path):
+            return out, args
+        check_output(out)
+        for name, given in opts.items():
+            for text in given if isinstance(given, list | tuple) else (given,):
+                if name == self.name or not isinstance(text, str) or "\0" in text:
+                    continue
+                # A label is a word, and the file of that name is another thing.
+                is_path = name == "files" or Path(text).suffix
+                if is_path and realpath(text) == realpath(out) and not is_stream(out):
+                    raise UsageError(
+                        f"{flag_of(self)} {out} would replace a file that is given for something "
+                        "else as well; name another file"
+                    )
+        return out, args
 
 
 out_option = click.option(
-    "--out", "-o", callback=_check_out, help="Write to this file or URL, not stdout."
+    "--out", "-o", cls=OutputFile, callback=text_file, help="Write to this file or URL, not stdout."
 )
 output_options = together(format_option, out_option)
 calibration_option = click.option(

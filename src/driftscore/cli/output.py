@@ -2,11 +2,14 @@
 
 import io
 import os
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 
 import click
@@ -24,6 +27,8 @@ from driftscore.system.process import separate_stderr
 from driftscore.system.progress import progress_bar
 
 if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
     from driftscore.backbones import Backbone
     from driftscore.classifier import Classifier
     from driftscore.embedder import Embedded
@@ -133,12 +138,49 @@ def watched(
         advance(new)
 
 
+class _SparedFile(io.FileIO):
+    """A file that goes on in the folder of temporary files, whole, when its disk is full."""
+
+    error: OSError | None = None
+    elsewhere = ""
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        """Write to the disk of the file, or else to the other one."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            if self.error is not None:
+                raise
+            self.error = error
+            number, self.elsewhere = tempfile.mkstemp(Path(self.name).suffix, "driftscore-")
+            with open(self.name, "rb") as old, open(number, "wb") as new:
+                shutil.copyfileobj(old, new)
+                new.flush()
+                os.dup2(number, self.fileno())
+            return super().write(data)
+
+
+def save(write: Callable[[str], None], path: str) -> None:
+    """Write a file that took long to compute; if it cannot be written, write it elsewhere."""
+    try:
+        write(path)
+    except WriteError as error:
+        if is_stream(path):  # whoever reads it has gone
+            raise
+        with tempfile.NamedTemporaryFile(
+            prefix="driftscore-", suffix=Path(path).suffix, delete=False
+        ) as elsewhere:
+            write(elsewhere.name)
+        raise WriteError(f"{error}. The content is in {elsewhere.name} instead") from error
+
+
 @contextmanager
 def output(path: str | None) -> Iterator[IO[str]]:
     """Yield stdout, a device or a pipe, or a file that is moved into place when it is complete.
 
-    `options.out_option` has checked it. If a disk is full before the end, the rows so far are
-    kept beside it. A name that is not UTF-8 is written with escapes.
+    `options.out_option` has checked it. If its disk is full, all rows are in the folder of
+    temporary files at the end; if that is full too, the rows so far are kept beside it. A name
+    that is not UTF-8 is written with escapes.
     """
     if path is None or path == STDOUT:
         yield sys.stdout
@@ -150,18 +192,19 @@ def output(path: str | None) -> Iterator[IO[str]]:
         ):
             yield stream
         return
-    with (
-        replacing(path) as partial,
-        open(partial, "w", encoding="utf-8", errors="backslashreplace") as stream,
-    ):
+    with replacing(path) as partial:
+        file = _SparedFile(partial, "w")
         try:
-            yield stream
-            stream.flush()
+            with io.TextIOWrapper(io.BufferedWriter(file), "utf-8", "backslashreplace") as stream:
+                yield stream
         except OSError as error:
             rest = f"{partial if is_url(path) else path}.partial"
             partial.replace(rest)
             what = f"Cannot write {path}: {error.strerror or error}"
             raise WriteError(f"{what}. The rows that could be written are in {rest}") from error
+        if file.error is not None:
+            what = f"Cannot write {path}: {file.error.strerror}"
+            raise WriteError(f"{what}. The rows are in {file.elsewhere} instead")
 
 
 def span_row(

@@ -18,7 +18,7 @@ import soundfile
 from driftscore.audio.recordings import Audio
 from driftscore.cli import options as take
 from driftscore.cli.app import app
-from driftscore.cli.output import output, say
+from driftscore.cli.output import output, save, say
 from driftscore.decisions.learning import NO_ANSWERS, answers_of, excerpt, learn, write_examples
 from driftscore.decisions.records import RIGHT, UNSURE, WRONG
 from driftscore.decisions.review import (
@@ -90,7 +90,7 @@ def review(
     """
     writer = find_format(format)
     if watch_out is not None:
-        check_output(watch_out)
+        check_output(watch_out, ".toml")
     base = None if watch is None else WatchList.load(watch)
     reviewed = Review(events_file, clips)
     if answers is not None:
@@ -204,7 +204,7 @@ def learn_command(
             classifier.set_params(labels=learnt.names)
             classifier.examples_ = examples
             classifier.scores(embeddings=answers[0].rows[:1])
-            classifier.head_.save(out)
+            save(classifier.head_.save, out)
     for summary in summaries:
         say(str(summary))
     use = f"--watch {out}" if is_list else f"--head {out}"

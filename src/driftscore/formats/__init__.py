@@ -43,7 +43,7 @@ Write = Callable[..., None]
 """write(rows, out, *, title, columns); `columns` names the keys in case there is no row."""
 
 _FORMULA = frozenset("=+-@\t\r")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, with those that begin the escape sequences of terminals or turn text."""
 
 
@@ -121,7 +121,7 @@ def cell(value: OutputValue, *, spreadsheet: bool = False) -> str:
 
 
 def visible(text: str) -> str:
-    """Return a text on one line, with its control characters as escapes."""
+    """Return a text on one line; control characters, and bytes that are no UTF-8, are escapes."""
     return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
 
 

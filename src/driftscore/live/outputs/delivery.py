@@ -193,9 +193,8 @@ class Delivery:
         if count and not self._problem:
             self._notify(f"{self._transport.name} took no event for {CLOSE_S:g} s")
         if count and self._stored:
-            self._notify(
-                f"{self._transport.name} gets {count} events from the next run with the store"
-            )
+            events = "1 event" if count == 1 else f"{count} events"
+            self._notify(f"{self._transport.name} gets {events} from the next run with the store")
         return self._lost + count
 
     def _run(self) -> None:
@@ -252,7 +251,7 @@ class Delivery:
         if self._problem:
             self._problem = ""
             count = self._waiting.events
-            self._notify(f"{self._transport.name} is there again; {count} late events are sent")
+            self._notify(f"{self._transport.name} is there again; late events: {count}")
             if not self._closing:
                 self._report(OutputStatus(self._transport.name, ""))
         self._retry.set()
