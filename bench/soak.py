@@ -11,6 +11,7 @@ things break in between (`bench/faults.py`).
 """
 
 import argparse
+import ctypes
 import gc
 import itertools
 import json
@@ -92,6 +93,24 @@ def memory_mb() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
+class _MallInfo(ctypes.Structure):
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks",
+                     "uordblks", "fordblks", "keepcost")
+    )  # fmt: skip
+
+
+def heaps_mb() -> dict[str, float]:
+    """Return the size of all heaps of glibc and what of it is free: a leak is in use, not free."""
+    mallinfo = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if mallinfo is None:  # another C library, or glibc before 2.33
+        return {}
+    mallinfo.restype = _MallInfo
+    info = mallinfo()
+    return {"heaps_mb": info.arena / 1e6, "free_mb": info.fordblks / 1e6}
+
+
 def descriptors() -> int:
     """Return how many descriptors are open."""
     return len(list(Path("/proc/self/fd").iterdir()))
@@ -160,7 +179,7 @@ def listen(home: Path, speed: float, count: int, mqtt: str, webhook: str) -> Non
     with Listener(classifier, labels, sources, outputs, settings, notify=_say) as listener:
         while not stopped.wait(SAMPLE_S) and not listener.failure:
             total_s = sum(view.seconds for view in listener.views())
-            _say(f"soak: {json.dumps({'audio_s': total_s - audio_s})}")
+            _say(f"soak: {json.dumps({'audio_s': total_s - audio_s, **heaps_mb()})}")
             audio_s = total_s
     sys.exit(1 if listener.failure or listener.outputs.undelivered else 0)
 

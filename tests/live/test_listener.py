@@ -3,6 +3,7 @@
 import array
 import fcntl
 import json
+import platform
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import pytest
 import soundfile
 from click.testing import CliRunner
 
+from bench.soak import memory_mb
 from driftscore import Audio, Backbone, Classifier, Detection, Event
 from driftscore.audio.recordings import read
 from driftscore.cli.listen import listen as app
@@ -134,6 +136,20 @@ def test_events_do_not_depend_on_the_blocks_of_the_source(classifier: Classifier
         found.append([facts(event) for event in kept.events])
         assert kept.reported
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps freed memory")
+def test_freed_memory_goes_back_to_the_system_while_it_listens(
+    classifier: Classifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("driftscore.live.listener.TRIM_S", 0.05)
+    source = ScriptedSource(scene(5, []).samples, idles=True)
+    with Listener(classifier, WATCH, {"yard": source}):
+        blocks = [b"x" * 100_000 for _ in range(1000)]
+        full_mb = memory_mb()
+        del blocks[:-1]  # the last one holds the end of the heap
+        eventually(lambda: memory_mb() < full_mb - 80, seconds=10)
+    assert not any(thread.name == "trim" for thread in threading.enumerate())
 
 
 def test_no_event_spans_a_gap(classifier: Classifier, monkeypatch: pytest.MonkeyPatch) -> None:

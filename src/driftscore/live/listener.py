@@ -3,13 +3,16 @@
     with Listener(classifier, WatchList.of(["dog bark"]), {"yard": Microphone("usb")}) as listener:
         listener.wait()
 
-Each source has a thread that reads and one that works; the model is shared. With `learn_s` one more
-learns from the verdicts in the store, at the start and then at most that often. What is learnt is
-kept nowhere: it follows from the verdicts, and a listener without `learn_s` works as before them.
+Each source has a thread that reads and one that works; the model is shared. One more gives freed
+memory back to the system. With `learn_s` another learns from the verdicts in the store, at the
+start and then at most that often. What is learnt is kept nowhere: it follows from the verdicts, and
+a listener without `learn_s` works as before them.
 """
 
 import copy
+import ctypes
 import gc
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -35,6 +38,8 @@ __all__ = ["ListenSettings", "Listener", "changed_watch"]
 
 JOIN_S = 30.0
 """How long a thread may take to finish when the listener stops."""
+TRIM_S = 60.0
+"""How often freed memory is given back to the system."""
 
 
 class Listener:
@@ -67,6 +72,8 @@ class Listener:
         self._stop = threading.Event()
         self._rebuilding = threading.Lock()
         self._threads: list[threading.Thread] = []
+        self._endless: list[threading.Thread] = []
+        """Threads that only `stop` ends: nobody waits for them."""
         self._requests: dict[str, object] = {}
         self.outputs = Outputs(outputs, notify)
         self.failure = ""
@@ -79,7 +86,6 @@ class Listener:
         """What was learnt from, by the ids of the events."""
         self._watch = dict.fromkeys(sources, watch)
         """What each source is searched for, without what was learnt."""
-        self._learner: threading.Thread | None = None
         newest = 0 if self._store is None else self._store.newest()
         policy = Policy(merge=work.merge, newest=newest)
         detector = classifier.detector(watch, work.detection)
@@ -97,10 +103,10 @@ class Listener:
             self.outputs.send(Words(name, worker.detector.watch))
             self._start(f"read {name}", partial(worker.reader.run, self._stop))
             self._start(f"work {name}", worker.run)
+        self._start("trim", self._keep_trimming, endless=True)
         if self._settings.learn_s is not None:
-            # It has no end of its own, so nobody waits for it.
-            self._start("learn", partial(self._keep_learning, self._settings.learn_s))
-            self._learner = self._threads.pop()
+            learning = partial(self._keep_learning, self._settings.learn_s)
+            self._start("learn", learning, endless=True)
         return self
 
     def wait(self, timeout_s: float | None = None) -> bool:
@@ -114,7 +120,7 @@ class Listener:
     def stop(self) -> None:
         """Stop reading, work on what was read, report the last events and close the outputs."""
         self._stop.set()
-        for thread in (*self._threads, *filter(None, (self._learner,))):
+        for thread in (*self._threads, *self._endless):
             thread.join(JOIN_S)
         for worker in self._workers.values():
             if worker.status is not None and worker.status.online:
@@ -173,6 +179,17 @@ class Listener:
         except DriftscoreError as error:
             self._notify(f"the verdict {verdict[:20]!r} is not kept: {error}")
 
+    def _keep_trimming(self) -> None:
+        """Give freed memory back to the system, where the C library is glibc.
+
+        Threads have heaps of their own, of which glibc gives back only the free end. With four
+        sources 70 MB in them were free, and more with each interruption, while what was in use did
+        not grow. The first trim takes 40 to 57 MB off resident memory; one takes 1 to 7 ms.
+        """
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+        while trim is not None and not self._stop.wait(TRIM_S):
+            trim(ctypes.c_size_t(0))
+
     def _keep_learning(self, learn_s: float) -> None:
         """Learn from the verdicts in the store whenever there are others, at most so often."""
         learnt_from: list[tuple[int, str]] = []
@@ -225,7 +242,7 @@ class Listener:
             watch, summaries = learn(classifier, watch, answers, settings=settings)
         return classifier.detector(watch, settings), summaries
 
-    def _start(self, name: str, work: Callable[[], None]) -> None:
+    def _start(self, name: str, work: Callable[[], None], *, endless: bool = False) -> None:
         """Start a thread; an error that no one foresaw stops the listener instead of the thread."""
 
         def guarded() -> None:
@@ -238,7 +255,7 @@ class Listener:
 
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         thread = threading.Thread(target=guarded, name=name, daemon=True)
-        self._threads.append(thread)
+        (self._endless if endless else self._threads).append(thread)
         thread.start()
 
 
