@@ -49,7 +49,7 @@ from training.collect import (
     shared_rows,
 )
 from training.mixtures import VALIDATION_PACKAGE, Samples, add_at_snr, babble, looped
-from training.product import MODEL_HOME, load_mini, load_space, log_mel, tagger
+from training.product import MODEL_HOME, load_mini, load_space, tagger
 from training.teacher import TEST_REPOSITORIES, samples_of
 
 SNRS_DB = (10.0, 0.0)
@@ -166,6 +166,7 @@ def make_set(name: str, recorded: dict[str, Samples]) -> None:
     """Write `validation_<name>.npz`."""
     labels = np.load(WORK / "text_rows.npz")[f"{name}_names"].tolist()
     rng = np.random.default_rng([20_261_118, (*SETS, *REPORTED).index(name)])
+    mini = load_mini()
     mels, logits, answers, snrs = [], [], [], []
     for path, label in clips_of(name):
         clip = decode(path.read_bytes())
@@ -175,7 +176,7 @@ def make_set(name: str, recorded: dict[str, Samples]) -> None:
             if snr_db is not None:
                 noise = looped(_noise_for(label, recorded, rng), clip.size, rng)
                 mixed = add_at_snr(clip, noise, snr_db)
-            mels.append(log_mel(mixed).astype(np.float16))
+            mels.append(mini.features(mixed).astype(np.float16))
             logits.append(teacher)
             answers.append(labels.index(label))
             snrs.append(np.nan if snr_db is None else snr_db)
@@ -278,14 +279,14 @@ def measure_pool(home: Path) -> None:
     with np.load(WORK / "teacher.npz") as file:
         logits, weights = file["rows"][:, : len(space.mu)], file["weights"]
     teacher = torch.from_numpy((logits - space.mu) / space.sigma)
-    tower, rng = AudioTower(Shape()), np.random.default_rng(0)
+    tower, rng, mini = AudioTower(Shape()), np.random.default_rng(0), load_mini()
     load_exported(tower, home, torch.zeros(1, 1, MELS, 200))
     tower.eval()
     for kind in dict.fromkeys(segment.kind for segment in segments):
         share = weights * [s.kind == kind and s.length > 2 * RATE for s in segments]
         drawn = rng.choice(len(share), POOL_CLIPS, p=share / share.sum())
         clips = [samples_of(segments[n].start, segments[n].length) for n in drawn]
-        mels = [torch.from_numpy(log_mel(clip))[None, None] for clip in clips]
+        mels = [torch.from_numpy(mini.features(clip))[None, None] for clip in clips]
         rows = torch.cat([tower(mel) for mel in mels])
         cosine = functional.cosine_similarity(rows, teacher[torch.from_numpy(drawn)]).mean()
         print(json.dumps({"pool": kind, "cosine": round(float(cosine), 4)}), flush=True)

@@ -118,8 +118,8 @@ class Mini(LocalBackbone):
         self._pool.open()
 
     def features(self, samples: Samples) -> Features:
-        """Return the log-mel of one window."""
-        return FRONT_END(samples)
+        """Return the log-mel of one window; less than a second is repeated up to a second."""
+        return FRONT_END(np.resize(samples, RATE) if samples.size < RATE else samples)
 
     def encode(self, features: Features) -> Vector:
         """Return the unit embedding of the log-mel of one window."""
