@@ -4,7 +4,8 @@
 
 The log-mel is the teacher's: 128 bands, 100 frames per second. Feature frame j is centred on
 log-mel frame 32 j, that is on the time 0.32 j s. It depends on the log-mel frames 32 j - 214 to
-32 j + 214 only (`Shape.reach`), because the gates pool over frequency, not over time. Beyond the ends of its input every convolution sees zeros. A window with the frame
+32 j + 214 only (`Shape.reach`), because the gates pool over frequency, not over time. Beyond the
+ends of its input every convolution sees zeros. A window with the frame
 features f_t (a column of 384 channels per frame) has the embedding
 
     p = [mean_t f_t ; max_t f_t]
@@ -118,7 +119,7 @@ class AudioTower(nn.Module):
             taught.append(len(layers))
         bands = MELS // 2 ** (2 + len(shape.widths))
         self.taught = taught
-        """Number of layers after which the teacher has a map of the same size, for each such map."""
+        """After how many layers the teacher has a map of the same size, for each such map."""
         self.maps = nn.Sequential(*layers)
         self.collapse = nn.Sequential(
             nn.Conv2d(width, shape.head, (bands, 1), bias=False), nn.BatchNorm2d(shape.head)
