@@ -45,7 +45,10 @@ def test_a_word_is_taught_without_a_mouse_and_other_sounds_push_away(visit: Visi
         page.keyboard.press("Enter")
     chooser.value.set_files([SOUNDS / "church_bell.flac", SOUNDS / "alarm_clock.flac"])
     expect(page.locator(f"{FIRST} .example")).to_have_count(2)
-    with page.expect_request(re.compile("/rank$")) as asked:
+    # On a busy machine the request after the first two examples may still be on its way.
+    with page.expect_request(
+        lambda request: request.url.endswith("/rank") and '"not"' in (request.post_data or "")
+    ) as asked:
         drop(page, ".chip.other", SOUNDS / "rain.flac")
     examples = json.loads(asked.value.post_data or "")["examples"]
     assert {word: len(ids) for word, ids in examples.items()} == {"siren": 2, "not": 1}
