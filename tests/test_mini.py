@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from driftscore import Backbone, Classifier, build_bank, compile_head, load_backbone
-from driftscore.audio.recordings import read
+from driftscore.audio.recordings import Audio, read
 from driftscore.backbones.mini import HOME, load
 from driftscore.errors import FormatError, UsageError
 
@@ -48,6 +48,13 @@ def test_a_clip_embeds_the_same_alone_in_a_batch_in_another_order_and_again(
     np.testing.assert_array_equal(mini.embed_audio([clip, *others])[0], alone)
     np.testing.assert_array_equal(mini.embed_audio([*others, clip])[-1], alone)
     np.testing.assert_array_equal(mini.embed_audio([clip])[0], alone)
+
+
+def test_less_than_a_second_is_repeated_up_to_a_second(mini: Backbone) -> None:
+    short = noise_clip(0.3, rate=32_000)
+    second = Audio(np.resize(short.samples, short.rate), short.rate)
+    np.testing.assert_array_equal(*mini.embed_audio([short, second]))
+    assert not np.array_equal(*mini.embed_audio([noise_clip(1.2), noise_clip(1.3)]))
 
 
 def test_a_text_embeds_the_same_alone_and_in_a_batch(mini: Backbone) -> None:

@@ -224,8 +224,8 @@ class OutputFile(click.Option):
         if ctx.resilient_parsing or not isinstance(out, str | Path):
             return out, args
         check_output(out)
-        for name, given in opts.items():
-            for text in given if isinstance(given, list | tuple) else (given,):
+        for name, values in opts.items():
+            for text in values if isinstance(values, list | tuple) else (values,):
                 if name == self.name or not isinstance(text, str) or "\0" in text:
                     continue
                 # A label is a word, and the file of that name is another thing.
