@@ -10,7 +10,12 @@ from driftscore.audio.recordings import Samples
 from driftscore.backbones import Features
 from driftscore.backbones.protocol import LocalBackbone
 from driftscore.backbones.vectors import Matrix, Vector, unit
-from driftscore.engines.window_stream import BLOCK_S, WindowEmbedding, sliding_embeddings
+from driftscore.engines.window_stream import (
+    BLOCK_S,
+    WindowEmbedding,
+    sliding_embeddings,
+    window_stream,
+)
 
 from .conftest import noise_clip
 
@@ -25,10 +30,12 @@ class Local(LocalBackbone):
     name, fingerprint, dim, rate, seconds = "local", "local/1", 16, RATE, 4.0
     frame_s, context_s = FRAME_S, FRAME_S
 
-    def __init__(self) -> None:
-        self.framed = 0
+    def __init__(self, context_s: float = FRAME_S) -> None:
+        self.framed = self.taken = 0
+        self.context_s = context_s
 
     def features(self, samples: Samples) -> Features:
+        self.taken += len(samples)
         return samples
 
     def frames(self, features: Features) -> Features:
@@ -67,6 +74,35 @@ def test_a_window_is_the_pooling_of_its_frames(seconds: float) -> None:
         assert (start, end) == (0.5 * number, 0.5 * number + 4.0)
         expected = Local().pool(frames[:, 2 * number : 2 * number + 16])
         np.testing.assert_allclose(row, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("sizes", [[800], [800, 40_000, 2_400], [60_000]])
+def test_a_stream_computes_features_once_and_early_windows_are_those_that_follow(
+    sizes: list[int],
+) -> None:
+    audio, model = noise_clip(40.0, rate=RATE), Local(context_s=8 * FRAME_S)
+    stream = window_stream(model, window_s=4.0, hop_s=0.5, block_s=2 * FRAME_S)
+    windows: list[WindowEmbedding] = []
+    early: list[WindowEmbedding] = []
+    position = number = 0
+    while position < len(audio.samples):
+        size = sizes[number % len(sizes)]
+        windows += stream.feed(audio.samples[position : position + size])
+        position, number = position + size, number + 1
+        ahead = stream.early()
+        # Those that were complete before they were early are not returned again.
+        assert all(window[0] > windows[-1][0] for window in ahead if windows)
+        early += ahead
+    windows += stream.finish()
+    assert model.taken < 4 * len(audio.samples)  # without what is known it would be 9 times
+    assert early
+    assert [window[0] for window in early] == sorted({window[0] for window in early})
+    complete = {window[0]: window[2] for window in windows}
+    for start_s, _, row in early:  # enough is around the frames of `Local`
+        np.testing.assert_array_equal(row, complete[start_s])
+    for (start_s, _, row), expected in zip(windows, slide(audio), strict=True):
+        assert start_s == expected[0]
+        np.testing.assert_array_equal(row, expected[2])
 
 
 def test_frames_are_computed_once_whatever_the_hop() -> None:

@@ -180,7 +180,7 @@ class Detector:
     ) -> EventStream:
         """Return a stream that takes samples of this rate as they come.
 
-        With `early` its `open` has an event as soon as it is sure, which costs twice the work.
+        With `early` its `open` has an event as soon as it is sure.
         """
         if self.source == "recording":
             raise UsageError(

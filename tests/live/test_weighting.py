@@ -52,7 +52,7 @@ def test_the_blocks_give_what_scipy_gives_sample_by_sample(rng: np.random.Genera
     for top, bottom in sections(48_000):
         expected = signal.lfilter(top, bottom, expected)
     found = AWeighting(48_000).feed(samples)
-    assert len(found) > 19_900
+    assert len(found) > 19_000
     np.testing.assert_allclose(found, expected[: len(found)], atol=1e-10)
 
 
@@ -101,5 +101,5 @@ def test_the_offset_is_added_to_every_level() -> None:
 
 
 def test_digital_silence_has_a_level_and_no_warning() -> None:
-    (levels,) = SoundMeter(16_000, interval_s=1).feed(np.zeros(16_100, np.float32))
+    (levels,) = SoundMeter(16_000, interval_s=1).feed(np.zeros(17_000, np.float32))
     assert levels.laeq <= -120

@@ -8,8 +8,8 @@ gain of the analogue filter at 0 Hz, at half the rate and between. The gain at 1
 
     y_n = C s_n + D x_n,   s_(n+1) = A s_n + B x_n
 
-is computed for blocks of samples at once, so that no compiled filter is needed; the result does not
-depend on how the samples are cut.
+is computed for blocks of samples at once, and the states between the blocks of a group as well, so
+that no compiled filter is needed; the result does not depend on how the samples are cut.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 LOW_HZ = (20.598997, 20.598997, 107.65265, 737.86223)
 HIGH_HZ = 12194.217
-_BLOCK = 64  # samples; BLAS starts its threads for larger ones
+_BLOCK, _GROUP = 64, 14  # samples, blocks; BLAS starts its threads for larger ones
 _MIDDLE, _MIDDLE_HZ = 0.35, 13_000.0
 """Where the upper poles have the gain of the standard, besides 0 Hz and half the rate."""
 
@@ -75,7 +75,7 @@ def response(parts: list[tuple[Floats, Floats]], frequency: Floats, rate: int) -
 
 
 class AWeighting:
-    """The filter of one stream: samples in, weighted samples out, in complete blocks."""
+    """The filter of one stream: samples in, weighted samples out, in complete groups of blocks."""
 
     def __init__(self, rate: int) -> None:
         parts = sections(rate)
@@ -95,7 +95,15 @@ class AWeighting:
         powers = [np.eye(size)]
         for _ in range(_BLOCK):
             powers.append(A @ powers[-1])
-        self._step = powers[_BLOCK]
+        steps = [np.eye(size)]
+        for _ in range(_GROUP):
+            steps.append(powers[_BLOCK] @ steps[-1])
+        zero = np.zeros((size, size))
+        # States at the start of the blocks and after the last, from the first and what is added.
+        self._states = np.block([
+            [steps[n - m] if m <= n else zero for m in range(_GROUP + 1)]
+            for n in range(_GROUP + 1)
+        ])  # fmt: skip
         self._from_state = np.stack([C @ power for power in powers[:_BLOCK]])
         impulse = np.array([D, *(C @ power @ B for power in powers[: _BLOCK - 1])])
         index = np.arange(_BLOCK)
@@ -106,13 +114,14 @@ class AWeighting:
     def feed(self, samples: Samples) -> Floats:
         """Return the weighted samples of the blocks that are complete now."""
         joined = np.concatenate([self._rest, np.asarray(samples, np.float64)])
-        count = len(joined) // _BLOCK
-        blocks = joined[: count * _BLOCK].reshape(count, _BLOCK)
-        self._rest = joined[count * _BLOCK :]
-        added = blocks @ self._to_state.T
-        states = np.zeros((count, len(self._state)))
-        for number in range(count):
-            states[number] = self._state
-            self._state = self._step @ self._state + added[number]
-        output: Floats = blocks @ self._from_input.T + states @ self._from_state.T
+        count = len(joined) // (_BLOCK * _GROUP)
+        blocks = joined[: count * _BLOCK * _GROUP].reshape(-1, _BLOCK)
+        self._rest = joined[len(blocks) * _BLOCK :]
+        added = (blocks @ self._to_state.T).reshape(count, _GROUP * len(self._state))
+        states = np.zeros_like(added)
+        for row, inputs in zip(states, added, strict=True):
+            following = self._states @ np.concatenate([self._state, inputs])
+            row[:], self._state = following[: len(row)], following[len(row) :]
+        inner = states.reshape(len(blocks), len(self._state)) @ self._from_state.T
+        output: Floats = blocks @ self._from_input.T + inner
         return output.reshape(-1)

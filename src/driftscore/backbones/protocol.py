@@ -135,7 +135,11 @@ class LocalBackbone(Backbone, Protocol):
     frame_s: float
     """Seconds from one frame to the next."""
     context_s: float
-    """Seconds to each side that a frame depends on."""
+    """Seconds to each side that a frame depends on.
+
+    `features` has as many columns (its last axis) for each frame, and each of them depends on less
+    than a frame to each side.
+    """
 
     def frames(self, features: Features) -> Features:
         """Return the frames of the features of a recording: (channels, frames)."""

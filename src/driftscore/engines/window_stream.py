@@ -29,15 +29,19 @@ from driftscore.system.process import check_process
 
 BLOCK_S = 40.0
 """Length of a block of a file: long ones cost least."""
-LIVE_BLOCK_S = 0.96
-"""Length of a block of a live stream: short ones answer soonest."""
+LIVE_BLOCK_S = 0.64
+"""Length of a block of a live stream: short ones answer soonest. Where more audio waits, several
+are computed as one, because most of the work on a short block is its context."""
+EARLY_CONTEXT_S = 0.96
+"""Audio after a frame with which it is nearly right, for early windows."""
+_MARGIN = 3  # frames
 Flags = NDArray[np.bool_]
 WindowEmbedding = tuple[float, float, Vector]
 """Start and end of a window in seconds, and its unit embedding."""
 
 
 Framed = tuple[Features, Flags]
-"""The frames of one block, (channels, frames), and which of them are not silent."""
+"""Frames, (channels, frames), and which of them are not silent."""
 
 
 def window_stream(
@@ -48,21 +52,18 @@ def window_stream(
     block_s: float = BLOCK_S,
     pool: ThreadPoolExecutor | None = None,
     store: WindowLog | None = None,
-    context: tuple[float, float] | None = None,
 ) -> "_EncodedWindows | _PooledWindows":
     """Return a stream: `feed` takes samples at the backbone's rate, `finish` ends the recording.
 
     Both return the windows that are complete and not silent. With a pool, blocks are computed in
     its threads. Windows that a `store` has are not computed again; those that follow are added.
-    `context` is the audio before and after a block that its frames are computed with: less than
-    the backbone's own gives windows that are nearly right, sooner.
     """
     if not 0 < hop_s <= window_s < float("inf"):
         raise UsageError(
             f"The hop must be positive and at most the window, got {hop_s:g} s and {window_s:g} s"
         )
     if isinstance(backbone, LocalBackbone):
-        return _PooledWindows(backbone, window_s, hop_s, block_s, pool, store, context)
+        return _PooledWindows(backbone, window_s, hop_s, block_s, pool, store)
     if window_s > backbone.seconds:
         raise UsageError(
             f"A window of {backbone.name} has at most {backbone.seconds:g} s, got {window_s:g} s"
@@ -174,6 +175,10 @@ class _EncodedWindows:
         self._store = None  # a recording shorter than a window is not worth storing
         return self._window(0, len(self._buffer))
 
+    def early(self) -> list[WindowEmbedding]:
+        """Return no windows: none is known before it is complete."""
+        return []
+
     def _window(self, first: int, length: int) -> list[WindowEmbedding]:
         """Return one window, or none if it is silent."""
         row: Vector | None = None
@@ -192,7 +197,9 @@ class _EncodedWindows:
 class _PooledWindows:
     """Windows that are pooled from frames; only the samples and frames still needed are kept.
 
-    Samples are cut into blocks with context on both sides, which become frames in order.
+    Samples are cut into blocks with context on both sides, which become frames in order. Without a
+    pool, features of the samples that two blocks share are computed once, and the frames of the
+    context after the last block give windows that are nearly right, sooner (`early`).
     """
 
     def __init__(
@@ -203,7 +210,6 @@ class _PooledWindows:
         block_s: float,
         pool: ThreadPoolExecutor | None,
         store: WindowLog | None,
-        context: tuple[float, float] | None,
     ) -> None:
         self._backbone = backbone
         self._store = store
@@ -212,33 +218,39 @@ class _PooledWindows:
         self._length = max(1, round(window_s / backbone.frame_s))
         self._number = 0  # of the next window
         self._step = round(backbone.frame_s * backbone.rate)  # samples per frame
-        before_s, after_s = context or (backbone.context_s, backbone.context_s)
-        self._before, self._after = (
-            -(-round(seconds * backbone.rate) // self._step) for seconds in (before_s, after_s)
-        )  # frames of context
+        self._context, nearly = (
+            -(-round(seconds * backbone.rate) // self._step)
+            for seconds in (backbone.context_s, EARLY_CONTEXT_S)
+        )  # in frames
+        self._ahead = max(0, self._context - nearly)  # frames after a block that are nearly right
         self._size = max(1, round(block_s / backbone.frame_s))
         # Silence before the recording is the context of its first frame.
-        self._buffer: Samples = np.zeros(self._before * self._step, np.float32)
+        self._buffer: Samples = np.zeros(self._context * self._step, np.float32)
+        self._parts: list[Samples] = []  # samples that follow the buffer
+        self._waiting = len(self._buffer)  # samples in both
+        self._known: Features = np.zeros(0, np.float32)  # of the first samples of the next block
         self._samples = 0  # so far
-        self._cut = 0  # blocks so far
+        self._cut = 0  # frames in blocks so far
         self._pool = pool
         self._pending: deque[Future[Framed]] = deque()
         self._frames: Features = np.zeros((0, 0), np.float32)
         self._sounding: Flags = np.zeros(0, np.bool_)
         self._start = 0  # number of the first frame that is kept
+        self._following: Framed = (np.zeros((0, 0), np.float32), np.zeros(0, np.bool_))
+        self._early_number = 0  # of the next early window
 
     def feed(self, samples: Samples) -> list[WindowEmbedding]:
         self._samples += len(samples)
         return self._windows(self._blocks(samples), max_pending=self._backbone.parallel)
 
     def finish(self) -> list[WindowEmbedding]:
-        frames = self._total_frames - self._cut * self._size
-        margins = self._before + self._after
-        needed = (frames + margins) * self._step
-        silence = np.zeros(max(0, needed - len(self._buffer)), np.float32)
+        margins = 2 * self._context
+        needed = (self._total_frames - self._cut + margins) * self._step
+        silence = np.zeros(max(0, needed - self._waiting), np.float32)
         blocks = self._blocks(silence)
-        frames -= len(blocks) * self._size
+        frames = self._total_frames - self._cut
         if frames > 0:  # a last block that is not longer than it needs to be
+            self._join()
             blocks.append(self._buffer[: (frames + margins) * self._step].copy())
         windows = self._windows(blocks, max_pending=0)
         if self._number or not self._end:
@@ -260,21 +272,66 @@ class _PooledWindows:
         """Return the first frame of a window."""
         return round(number * self._hop_s / self._backbone.frame_s)
 
+    def _join(self) -> None:
+        """Put all samples that wait into the buffer."""
+        self._buffer = np.concatenate([self._buffer, *self._parts])
+        self._parts = []
+
     def _blocks(self, samples: Samples) -> list[Samples]:
-        """Return the blocks that are complete, each with its context."""
-        self._buffer = np.concatenate([self._buffer, samples])
-        block = self._size * self._step
-        length = block + (self._before + self._after) * self._step
-        count = max(0, (len(self._buffer) - length) // block + 1)
-        blocks = [self._buffer[k * block : k * block + length].copy() for k in range(count)]
-        self._buffer = self._buffer[count * block :].copy()
-        self._cut += count
+        """Return the blocks that are complete, each with its context; short ones are joined."""
+        self._parts.append(samples)
+        self._waiting += len(samples)
+        margins = 2 * self._context
+        frames = max(0, self._waiting // self._step - margins)
+        complete = frames // self._size * self._size  # those of complete blocks
+        if not complete:
+            return []
+        self._join()
+        count = round(BLOCK_S / self._backbone.frame_s) // self._size
+        longest = max(1, count) * self._size
+        blocks: list[Samples] = []
+        for first in range(0, complete, longest):
+            end = min(first + longest, complete) + margins
+            blocks.append(self._buffer[first * self._step : end * self._step].copy())
+        self._buffer = self._buffer[complete * self._step :].copy()
+        self._waiting = len(self._buffer)
+        self._cut += complete
         return blocks
+
+    def _inner(self, block: Samples) -> int:
+        """Return how many frames a block has without its context."""
+        return len(block) // self._step - 2 * self._context
 
     def _framed(self, block: Samples) -> Framed:
         """Return the frames of one block, without its context."""
-        inner = slice(self._before, len(block) // self._step - self._after)
-        frames = self._backbone.frames(self._backbone.features(block))[:, inner]
+        return self._frames_of(block, self._backbone.features(block), 0)
+
+    def _framed_next(self, block: Samples) -> Framed:
+        """Return the same for the block after the last one, and keep what early windows need."""
+        features = self._features(block)
+        frames, sounding = self._frames_of(block, features, self._ahead)
+        count = self._inner(block)
+        # The last columns lack the samples after them, and are computed again.
+        per_frame = features.shape[-1] // (len(block) // self._step)
+        self._known = features[..., count * per_frame : -per_frame].copy()
+        self._following = frames[:, count:], sounding[count:]
+        return np.ascontiguousarray(frames[:, :count]), sounding[:count]
+
+    def _features(self, block: Samples) -> Features:
+        """Return the features of the block after the last one."""
+        if not self._known.size:
+            return self._backbone.features(block)
+        known = 2 * self._context - 1  # frames
+        per_frame = self._known.shape[-1] // known
+        # A column depends on less than a frame to each side; and a short input may be repeated.
+        margin = min(known, _MARGIN)
+        new = self._backbone.features(block[(known - margin) * self._step :])
+        return np.concatenate([self._known, new[..., margin * per_frame :]], axis=-1)
+
+    def _frames_of(self, block: Samples, features: Features, ahead: int) -> Framed:
+        """Return the frames of a block and some that follow it, given the features of all of it."""
+        inner = slice(self._context, self._context + self._inner(block) + ahead)
+        frames = self._backbone.frames(features)[:, inner]
         sounding = block.reshape(-1, self._step)[inner].any(axis=1)
         return np.ascontiguousarray(frames), np.asarray(sounding)
 
@@ -282,15 +339,14 @@ class _PooledWindows:
         """Return the windows that are complete after these blocks, in order."""
         # Blocks of which the store has all windows are not computed.
         needed = self._first_frame(self._stored)
-        while blocks and self._end + self._size <= needed and not self._pending:
-            blocks = blocks[1:]
-            self._start += self._size
+        while blocks and self._end + self._inner(blocks[0]) <= needed and not self._pending:
+            self._start += self._inner(blocks.pop(0))
         windows: list[WindowEmbedding] = []
         while self._store and self._number < self._stored:
             if self._first_frame(self._number) + self._length > self._total_frames:
                 break
             self._append(windows, self._store.done[self._number])
-        framed: Iterator[Framed] = map(self._framed, blocks)
+        framed: Iterator[Framed] = map(self._framed_next, blocks)
         if self._pool:
             self._pending += [self._pool.submit(self._framed, block) for block in blocks]
             count = len(self._pending) - max_pending
@@ -314,6 +370,25 @@ class _PooledWindows:
             spare = min(max(0, first - self._start), len(self._sounding))
             self._frames, self._sounding = self._frames[:, spare:], self._sounding[spare:]
             self._start += spare
+        return windows
+
+    def early(self) -> list[WindowEmbedding]:
+        """Return the windows that are nearly right and were not returned here before."""
+        frames, sounding = self._following
+        if not len(sounding):
+            return []
+        frames = np.concatenate([self._frames, frames], axis=1)
+        sounding = np.concatenate([self._sounding, sounding])
+        windows: list[WindowEmbedding] = []
+        number = max(self._early_number, self._number)
+        while (first := self._first_frame(number) - self._start) + self._length <= len(sounding):
+            span = slice(first, first + self._length)
+            if sounding[span].any():
+                row = self._backbone.pool(np.ascontiguousarray(frames[:, span]))
+                start_s = number * self._hop_s
+                windows.append((start_s, start_s + self._window_s, row))
+            number += 1
+        self._early_number = number
         return windows
 
     def _append(self, windows: list[WindowEmbedding], row: Vector | None) -> None:

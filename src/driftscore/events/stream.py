@@ -4,9 +4,9 @@ Nothing later than a window is used for it, so the events do not depend on how t
 into blocks.
 
 A frame of a local backbone depends on some seconds of audio after it (`mini`: 2.1 s), and a window
-waits for them. With `early` the same windows are also computed with `EARLY_CONTEXT_S` around each
-block, and tracked apart: these scores are nearly the same, and tell that an event has begun about
-2 s sooner. The events themselves follow from the complete windows alone.
+waits for them. With `early` the same windows are also pooled from frames that have seen only
+`EARLY_CONTEXT_S` after them, and tracked apart: these scores are nearly the same, and tell that an
+event has begun about a second sooner. The events themselves follow from the complete windows alone.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +17,7 @@ import soxr
 
 from driftscore.audio.levels import LevelTrack
 from driftscore.audio.recordings import Samples
-from driftscore.backbones.protocol import Backbone, LocalBackbone
+from driftscore.backbones.protocol import Backbone
 from driftscore.backbones.vectors import Matrix, Scores
 from driftscore.engines.protocol import check_finite
 from driftscore.engines.window_log import WindowLog
@@ -28,9 +28,6 @@ from driftscore.events.tracking import Detection, Event, LabelRules, Observer, T
 from driftscore.scoring.head import Head
 
 SHOWN_LABELS = 5
-EARLY_BLOCK_S = 0.32
-EARLY_CONTEXT_S = 0.96
-"""Audio on both sides of a block that early windows are computed with."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,15 +94,7 @@ class EventStream:
     ) -> None:
         self._rules = rules
         self._name = name
-        self._early = None
-        if early and isinstance(backbone, LocalBackbone):
-            self._early = window_stream(
-                backbone,
-                window_s=rules.window_s,
-                hop_s=rules.hop_s,
-                block_s=EARLY_BLOCK_S,
-                context=(EARLY_CONTEXT_S, EARLY_CONTEXT_S),
-            )
+        self._early, self._early_s = early, -1.0  # the start of the last early window
         self._early_tracker = EventTracker(rules)
         self._resampler = None
         if rate != backbone.rate:
@@ -174,9 +163,14 @@ class EventStream:
         self.levels.feed(samples)
         if self._observer is not None:
             self._observer.samples(samples, self._rate)
-        if self._early is not None:
-            self._track(self._early_tracker, self._early.feed(samples))
-        return self._scored(self._windows.feed(samples))
+        windows = self._windows.feed(samples)
+        if self._early:
+            # Where several blocks came at once, some windows are complete before they are early.
+            missed = [window for window in windows if window[0] > self._early_s]
+            early = missed + self._windows.early()
+            self._early_s = early[-1][0] if early else self._early_s
+            self._track(self._early_tracker, early)
+        return self._scored(windows)
 
     def _scored(self, windows: list[WindowEmbedding]) -> list[Event]:
         """Return the events that end with these windows."""

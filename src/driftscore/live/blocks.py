@@ -8,6 +8,8 @@ import threading
 from collections import deque
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from driftscore.audio.recordings import Samples
 from driftscore.errors import AudioError
 
@@ -83,17 +85,27 @@ class BlockQueue:
             self._changed.notify_all()
             return dropped
 
-    def get(self, timeout_s: float) -> AudioBlock | None:
-        """Return the next block; None if there is none in time."""
+    def get(self, timeout_s: float, *, joined_s: float = 0.0) -> AudioBlock | None:
+        """Return the next block; None if there is none in time.
+
+        Those that wait behind it are joined to it until it has `joined_s`, or up to a gap.
+        """
         with self._changed:
             if not self._blocks and not self._closed:
                 self._changed.wait(timeout_s)
             if not self._blocks:
                 return None
             block = self._blocks.popleft()
-            self._seconds -= block.seconds
+            parts, seconds = [block.samples], block.seconds
+            while self._blocks and seconds < joined_s:
+                following = self._blocks[0]
+                if following.gap_s or following.rate != block.rate:
+                    break
+                parts.append(self._blocks.popleft().samples)
+                seconds += following.seconds
+            self._seconds -= seconds
             self._changed.notify_all()
-            return block
+            return replace(block, samples=np.concatenate(parts)) if len(parts) > 1 else block
 
     def close(self) -> None:
         """Say that no block will follow."""

@@ -41,6 +41,8 @@ GAP_S = 1.0
 """Missing audio that ends a stream."""
 SURE_S = 4.0
 """Until then the complete windows have shown an event that the early ones have."""
+JOINED_S = 8.0
+"""Audio that is worked on at once where it waits: long blocks cost less, so a worker catches up."""
 _FOLLOW = 0.01
 """How fast the clock of a stream follows that of the machine, per block."""
 _WAIT_S = 0.5
@@ -141,6 +143,8 @@ class Worker:
     ) -> None:
         self.name = name
         self._queue = BlockQueue()
+        # A file is not behind: when its events begin to be sure must not depend on the machine.
+        self._joined_s = JOINED_S if source.endless else 0.0
         self._settings = settings
         self._outputs = outputs
         self._policy = policy
@@ -200,7 +204,7 @@ class Worker:
                 self._finish()
                 self.detector = changed
                 self._outputs.send(Words(self.name, changed.watch))
-            block = self._queue.get(_WAIT_S)
+            block = self._queue.get(_WAIT_S, joined_s=self._joined_s)
             if block is None:
                 continue
             run, meter = self._run, self._meter
