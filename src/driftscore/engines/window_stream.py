@@ -32,7 +32,7 @@ BLOCK_S = 40.0
 LIVE_BLOCK_S = 0.64
 """Length of a block of a live stream: short ones answer soonest. Where more audio waits, several
 are computed as one, because most of the work on a short block is its context."""
-EARLY_CONTEXT_S = 0.96
+EARLY_CONTEXT_S = 0.64
 """Audio after a frame with which it is nearly right, for early windows."""
 _MARGIN = 3  # frames
 Flags = NDArray[np.bool_]
