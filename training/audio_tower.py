@@ -162,7 +162,8 @@ class Run:
         self.mapping = Mappings(self.tower.shape)
         saved = self._saved()
         if saved is None:
-            mels = torch.cat([self.mixer[number].log_mel[:, :, :, :240] for number in range(4)])
+            batches = [self.mixer[number].log_mel for number in range(8)]
+            mels = torch.cat([mel[..., :240] for mel in batches if mel.shape[-1] >= 240])
             load_exported(self.tower, settings.start, mels)
         self.engines = optimisers(self.tower, self.mapping)
         self.peaks = [engine.param_groups[0]["lr"] for engine in self.engines]

@@ -40,7 +40,7 @@ Samples = npt.NDArray[np.float32]
 class Recipe:
     """Probability and range of each change."""
 
-    lengths: tuple[tuple[float, float], ...] = ((2.5, 0.3), (5.0, 0.5), (10.0, 0.2))
+    lengths: tuple[tuple[float, float], ...] = ((1.0, 0.12), (2.5, 0.28), (5.0, 0.42), (10.0, 0.18))
     """Seconds of the examples in a batch, and the share of such batches."""
     seconds_per_batch: float = 240.0
     untouched: float = 0.06
@@ -51,7 +51,7 @@ class Recipe:
     """Of the mixtures, the share with noise; the others get any other recording."""
     noise_shares: tuple[float, float, float] = (0.6, 0.25, 0.15)
     """Of the noises: steady recordings, babble, synthetic noise."""
-    denoised: float = 0.4
+    denoised: float = 0.55
     """Of the mixtures with noise, the share whose target is that of the main part alone."""
     denoised_events: float = 0.1
     """The same for mixtures with any other recording that is quieter by `event_margin_db`."""
