@@ -64,10 +64,10 @@ DOWN_TO_DB = -5.0
 PER_VOICE, OTHERS = 20, 300
 FIT_CLIPS, FIT_MIXED, FIT_PLACES, FIT_NOISES = 100, 700, 300, 250
 """Clips per group of voices, other sounds in noise, places, and noises from the pool."""
-FOLDS, STRENGTH, MAX_OTHERS = 5, 1e-3, 0.2
+FOLDS, STRENGTH, MAX_OTHERS = 5, 1e-3, 0.18
 """Parts that are left out in turn, the inverse strength of the penalty, and the share of other
-sounds that may be withheld: a little less than the 25 % of the target, since `mini` was trained on
-most of them."""
+sounds that may be withheld: less than the 25 % of the target, since `mini` was trained on most of
+them. At 0.20 it was 26 % of those of the report (sixth edition), which is why it is lower."""
 FIT_ROOM_S, FIT_DIRECT_DB, FIT_LEVEL_DB = (0.3, 1.2), (-12.0, 0.0), (-30.0, 0.0)
 """Reverberation times, direct over reverberant sound, and levels: lowest and highest."""
 HEARD_S, HEARD_SHARE = 0.45, 0.7
