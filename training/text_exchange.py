@@ -8,10 +8,13 @@ nor a class name contains give theirs, rare ones first. The choice does not look
 
 Other forms of a piece cost no row: they are further names of the same row (`share_rows`). These are
 inflected forms (roosters: rooster) and a common word as the end of a longer one (##blower: blower).
+Words that no key of the lexicon contains share the row of one that sounds alike (`other_words`,
+`training.text_rows`).
 """
 
 import re
 from collections import Counter
+from collections.abc import Container
 from pathlib import Path
 
 from training.lexicon import read_lexicon
@@ -26,12 +29,15 @@ from training.text_meanings import Dictionary
 SOUNDING = {5, 6, 13, 19, 29, 34, 35, 38, 39, 43}
 """WordNet's lexicographer files: animal, artifact, food, phenomenon; body, consumption, contact,
 motion, perception, weather."""
+NOUNS_AND_VERBS = set(range(3, 44))
 RARE = 80
 """SCOWL's level from which a word gets no place, unless it is in the lexicon."""
 COMMON = 40
 """SCOWL's level below which a word keeps its place whatever it is."""
 COMMON_FORM = 60
 """SCOWL's highest level of an inflected form that shares a row."""
+OTHER = 55
+"""SCOWL's highest level of a word that shares the row of another one."""
 MIN_ENDING = 4
 MIN_ENDS = 3
 """Letters of a word that can end a longer one, and keys of the lexicon that it must end."""
@@ -102,11 +108,34 @@ def share_rows(pieces: list[str], database: Path) -> dict[str, int]:
     for word, level in levels.items():
         bases = [dictionary.base(part, word) for part in ("noun", "verb")]
         known = [base for base in bases if base in heard and base in numbers]
-        if word not in numbers and word not in senses and level <= COMMON_FORM and known:
+        if level <= COMMON_FORM and known:
             names[word] = numbers[known[0]]
     ends = Counter(words_of(key)[-1] for line in read_lexicon() for key in line.keys if " " in key)
-    for word, count in ends.items():
-        if count >= MIN_ENDS and len(word) >= MIN_ENDING and word in numbers:
+    for word in {*ends, *heard}:
+        common = ends[word] >= MIN_ENDS or levels.get(word, RARE) <= COMMON
+        if common and len(word) >= MIN_ENDING and word in numbers:
             names[f"##{word}"] = numbers[word]
     names = {name: number for name, number in names.items() if name not in numbers}
     return dict(sorted(names.items()))
+
+
+def other_words(pieces: Container[str], database: Path) -> list[str]:
+    """Return words that are to share a row: what can be heard, and what is no piece."""
+    senses, levels = read_files(database), read_levels(database.parents[3])
+    dictionary = Dictionary(database)
+    heard = {w for w, kinds in senses.items() if any((f, False) in kinds for f in SOUNDING)}
+
+    def is_wanted(word: str) -> bool:
+        if heard & {dictionary.base(part, word) for part in ("noun", "verb")}:
+            return True
+        if word in pieces:
+            return False
+        if word in senses:
+            return any(file in NOUNS_AND_VERBS and not capital for file, capital in senses[word])
+        return not re.search("(ly|ness|est|ier|ed|s)$", word)
+
+    words = {word for word, level in levels.items() if level <= OTHER and is_wanted(word)}
+    words.update(
+        w for line in read_lexicon() for key in line.keys for w in words_of(key) if len(w) > 2
+    )
+    return sorted(words)
