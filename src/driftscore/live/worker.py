@@ -357,8 +357,8 @@ class Worker:
         try:
             if self._speech is not None and (why := self._speech.speech(clip)):
                 return replace(report, withheld=why)
+            folder.tidy()  # first: on a full disk it makes room
             path = folder.write(clip, report)
-            folder.tidy()
         except (DriftscoreError, OSError) as error:
             self._outputs.notify(f"{self.name}: no clip: {error}")
             return replace(report, withheld=str(error))

@@ -66,7 +66,9 @@ class Program:
             if status := self._running.wait():
                 errors.seek(max(0, errors.seek(0, os.SEEK_END) - 1000))
                 lines = errors.read().decode("utf-8", "replace").strip().splitlines()
-                why = ": ".join([f"ends with status {status}", *(line[:200] for line in lines[-1:])])
+                why = ": ".join(
+                    [f"ends with status {status}", *(line[:200] for line in lines[-1:])]
+                )
                 raise UndeliveredError(why, refused=True)
 
     def close(self) -> None:
