@@ -107,9 +107,9 @@ def test_a_line_after_one_that_a_power_cut_has_cut_is_a_line_of_its_own(tmp_path
 
 def test_a_clip_that_a_full_disk_does_not_take_says_so(tmp_path: Path) -> None:
     clips = EventClips(str(tmp_path))
-    noise = np.random.default_rng(0).standard_normal(16_000).astype(np.float32) / 8
+    noise = np.random.default_rng(0).standard_normal(16_000).astype(np.float32)
     with full_disk(1000), pytest.raises(WriteError, match="File too large"):
-        clips.write(Audio(noise, 16_000), stored())
+        clips.write(Audio(noise / np.float32(8), 16_000), stored())
     assert not list(tmp_path.rglob("*.*"))
 
 

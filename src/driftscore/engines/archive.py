@@ -151,7 +151,7 @@ class ArchiveWriter:
                 np.concatenate(parts)[rows]
                 for parts in zip(*((b.spans, b.codes, b.scales) for b in blocks), strict=True)
             )
-            write_shard(path, files[rows], spans, codes, scales, self.about, begun)
+            write_shard(path, files[rows].tolist(), spans, codes, scales, self.about, begun)
         return missing
 
     def add(self, embedded: Embedded) -> None:

@@ -43,7 +43,7 @@ GAP_S = 1.0
 SURE_S = 4.0
 """Until then the complete windows have shown an event that the early ones have."""
 SILENT_S = 60.0
-"""Digital silence after which a microphone or a stream counts as offline: it is muted, or broken."""
+"""Digital silence after which a microphone or a stream counts as offline."""
 MUTED = "every sample is zero; is it muted?"
 JOINED_S = 8.0
 """Audio that is worked on at once where it waits: long blocks cost less, so a worker catches up."""
