@@ -101,6 +101,7 @@ def _write_archive(folder: Path, windows: int) -> None:
             np.concatenate([codes for codes, _ in blocks]),
             np.concatenate([scales for _, scales in blocks]),
             about,
+            time.time(),
         )
 
 

@@ -171,7 +171,7 @@ def listen(home: Path, speed: float, count: int, mqtt: str, webhook: str) -> Non
     outputs: list[Output] = [
         *(Delivery(one, store=store, notify=_say) for one in (broker, Webhook(webhook))),
         store,
-        JsonLines(sys.stdout),
+        JsonLines(),
     ]
     settings = ListenSettings(clips=EventClips(str(home / "clips"), keep_days=0.01))
     classifier = Classifier(LABELS, backbone=Embedder("mini"))
@@ -200,8 +200,7 @@ def soak(
     gc.collect()
     before = threading.active_count(), descriptors()
     store = DecisionStore(home / "events.db")
-    file = open(home / "events.jsonl", "w", encoding="utf-8")  # noqa: SIM115 (it is owned)
-    lines = JsonLines(file, rejected=True, owned=True)
+    lines = JsonLines(str(home / "events.jsonl"), rejected=True)
     settings = ListenSettings(
         clips=EventClips(str(home / "clips"), keep_days=0.01),
         privacy=True,

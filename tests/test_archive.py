@@ -110,6 +110,27 @@ def test_the_next_run_adds_what_is_missing_and_nothing_twice(
     assert windows_of(out) == windows_of(whole)
 
 
+def test_a_recording_that_has_changed_since_is_embedded_again(
+    recordings: Path, tmp_path: Path, run: Run
+) -> None:
+    out, live = tmp_path / "archive", recordings / "0.wav"
+    whole = live.read_bytes()
+    noise(live, 1.0, 7)  # as a recorder that still writes it
+    run("embed", recordings, "--out", f"{out}/", *FAKE)
+    before = windows_of(out)
+    live.write_bytes(whole)
+    status, _, err = run("embed", recordings, "--out", out, *FAKE)
+    assert status == 0, err
+    expected = tmp_path / "expected"
+    run("embed", recordings, "--out", f"{expected}/", *FAKE)
+    assert before != sorted(windows_of(out)) == sorted(windows_of(expected))
+    # Also where it was all that its shard had, and nothing a third time.
+    os.utime(live)
+    assert "windows of 1 recording" in run("embed", recordings, "--out", out, *FAKE)[2]
+    assert "windows of 0 recordings" in run("embed", recordings, "--out", out, *FAKE)[2]
+    assert sorted(windows_of(out)) == sorted(windows_of(expected))
+
+
 SLOW_RUN = """
 import sys, time
 import driftscore.engines.archive as archive

@@ -258,5 +258,6 @@ def test_a_file_that_is_no_store_is_refused_before_any_work(
         assert len(err.splitlines()) == 1
     for command in ("show", "replay"):
         assert run("audit", command, tmp_path / "file")[0] == 2
-        assert run("audit", command, tmp_path / "absent")[0] == 2
+        status, _, err = run("audit", command, tmp_path / "absent")
+        assert (status, err) == (1, f"error: There is no store of decisions at {tmp_path}/absent\n")
     assert (tmp_path / "file").read_text() == "mine"

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
 import warnings
@@ -322,6 +323,33 @@ def test_a_folder_without_audio_is_reported_before_the_model_is_loaded(
     status, _, err = run("classify", tmp_path, "-l", "a, b", "-b", "fake")
     assert status == 2
     assert "no sound files" in err
+
+
+@pytest.mark.filterwarnings("ignore:.*are used")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("classify",),
+        ("classify", "--compare", "das"),
+        ("detect", "--window", "1"),
+        ("detect", "--windows", "--window", "1"),
+    ],
+)
+def test_the_row_of_a_cut_file_says_how_much_of_it_was_used(
+    run: Run, wav: WriteWav, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    cut, whole = tmp_path / "cut.wav", wav("whole.wav", 3.0)
+    cut.write_bytes(Path(whole).read_bytes()[:-64_000])
+    name, *options = command
+    status, out, _ = run(name, cut, whole, "--partial", *options, *ASK, "-f", "jsonl")
+    assert status == 0
+    rows = [json.loads(line) for line in out.splitlines()]
+    errors = [(Path(row["file"]).name, row["error"]) for row in rows if row["error"]]
+    assert [name for name, _ in errors] == ["cut.wav"]
+    assert re.search(r"64000 bytes .* missing .*; its first [12]\.\d\d s are used", errors[0][1])
+    if not options:  # a track has a label with its times, and no place for the reason
+        track = run(name, cut, "--partial", *ASK, "-f", "audacity")[1]
+        assert len(track.splitlines()) == 1
 
 
 def test_several_files_do_not_fit_an_audacity_track(run: Run, wav: WriteWav) -> None:

@@ -1,5 +1,6 @@
 """mn04 with MiniLM as one backbone, on real recordings."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +8,8 @@ import pytest
 
 from driftscore import build_bank, compile_head
 from driftscore.audio.recordings import read
-from driftscore.backbones.mn04 import Mn04, load, minilm
-from driftscore.errors import DriftscoreError
+from driftscore.backbones.mn04 import Mn04, load, minilm, tagger
+from driftscore.errors import DriftscoreError, MissingExtraError
 from driftscore.text.presets import PromptSettings
 
 from .conftest import noise_clip
@@ -47,3 +48,16 @@ def test_the_fingerprint_names_all_parts(mn04: Mn04) -> None:
     assert mn04.tagger.fingerprint in mn04.fingerprint
     assert mn04.encoder.fingerprint in mn04.fingerprint
     assert mn04.space.digest in mn04.fingerprint
+
+
+def test_without_onnx_nothing_is_downloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_download(*_: object) -> Path:
+        raise AssertionError("the weights are looked for")
+
+    monkeypatch.setenv("DRIFTSCORE_CACHE", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    monkeypatch.setattr(tagger, "find_weights", no_download)
+    with pytest.raises(MissingExtraError, match="mn04"):
+        tagger.load_tagger()

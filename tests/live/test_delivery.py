@@ -4,6 +4,7 @@ import json
 import stat
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -251,6 +252,30 @@ def test_a_program_that_still_runs_when_the_listener_stops_is_named() -> None:
     delivery.send(stored(1))
     assert delivery.close() == 1
     assert messages == ["The program sleep took no event for 0.5 s"]
+
+
+def test_a_program_may_leave_another_one_running(tmp_path: Path) -> None:
+    log, messages = tmp_path / "log", list[str]()
+    command = f"sh -c 'cat >> {log}; sleep 3 & exit 0'"  # as a script that plays a sound
+    delivery = begun(Delivery(Program(command), notify=messages.append))
+    delivery.send(stored(1))
+    eventually(log.exists)
+    assert delivery.close() == 0
+    assert messages == []
+
+
+@pytest.mark.parametrize("how", ["timeout", "close"])
+def test_a_program_that_does_not_end_is_ended_with_what_it_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    if how == "timeout":
+        monkeypatch.setattr("driftscore.live.outputs.program.TIMEOUT_S", 0.3)
+    log = tmp_path / "log"
+    delivery = begun(Delivery(Program(f"sh -c '(sleep 2; echo late >> {log}) & wait'")))
+    delivery.send(stored(1))
+    assert delivery.close() == 1
+    time.sleep(2.5)
+    assert not log.exists()
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,20 @@ def listened(
     return kept
 
 
+def test_a_source_that_gives_only_zeros_counts_as_offline_until_there_is_sound(
+    classifier: Classifier,
+) -> None:
+    zeros, messages, kept = np.zeros(70 * RATE, np.float32), list[str](), Kept()
+    noise = scene(3, []).samples
+    source = ScriptedSource(np.concatenate([noise, zeros, noise]), idles=True)
+    with Listener(classifier, WATCH, {"yard": source}, [kept], notify=messages.append):
+        eventually(lambda: len(kept.statuses) == 3)
+    muted = "every sample is zero; is it muted?"
+    facts_of = [(status.online, status.why) for status in kept.statuses[:3]]
+    assert facts_of == [(True, ""), (False, muted), (True, "")]
+    assert messages == [f"yard: {muted}", "yard: there is sound again"]
+
+
 def test_a_file_at_20_times_speed_gives_the_events_of_the_file(
     tmp_path: Path, classifier: Classifier
 ) -> None:

@@ -40,6 +40,9 @@ Encoded = str | os.PathLike[str] | bytes | BinaryIO
 class PartialFile(str):
     """The path or URL of a sound file of which the readable part is enough, if it is truncated."""
 
+    cut = ""
+    """Once it was read: why it ends early, and how much of it was used; empty for a whole file."""
+
 
 BLOCK_SECONDS = 5
 BOUNDED_BLOCK = 4_000_000
@@ -205,11 +208,11 @@ def decoded(
             check_bounds(name, rate=rate, channels=sound.channels, frames=frames, bounds=bounds)
         if head.startswith(b"OggS"):
             own = complete_ogg(own)
-        yield rate, _readable(own, rate) if partial else own
+        yield rate, _readable(own, rate, recording) if isinstance(recording, PartialFile) else own
 
 
-def _readable(blocks: Iterator[Samples], rate: int) -> Iterator[Samples]:
-    """Yield blocks up to where they cannot be read; a warning says how much that is."""
+def _readable(blocks: Iterator[Samples], rate: int, file: PartialFile) -> Iterator[Samples]:
+    """Yield blocks up to where they cannot be read; `file.cut` and a warning say how much."""
     seen = 0
     try:
         for block in blocks:
@@ -218,7 +221,8 @@ def _readable(blocks: Iterator[Samples], rate: int) -> Iterator[Samples]:
     except AudioError as error:
         if not seen:
             raise
-        warnings.warn(f"{error}; its first {seen / rate:.2f} s are used", stacklevel=2)
+        file.cut = f"{error}; its first {seen / rate:.2f} s are used"
+        warnings.warn(file.cut, stacklevel=2)
 
 
 _MEMFD = getattr(os, "memfd_create", None)

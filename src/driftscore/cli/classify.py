@@ -9,7 +9,15 @@ import click
 
 from driftscore.cli import options as take
 from driftscore.cli.app import app
-from driftscore.cli.output import Tally, output, report_model, say, span_row, watched
+from driftscore.cli.output import (
+    Tally,
+    output,
+    report_model,
+    say,
+    span_row,
+    watched,
+    with_cuts,
+)
 from driftscore.engines.examples import example_files
 from driftscore.errors import UsageError
 from driftscore.formats import OutputRow, OutputValue, find_format, write_rows
@@ -122,7 +130,7 @@ def classify(
                 rows = result_rows(
                     results, classifier.head_, threshold, multi=multi, spans=writer.spans
                 )
-            write_rows(rows, format, stream, title=title)
+            write_rows(with_cuts(rows), writer, stream, title=title)
     if not (or_none or compare or multi) and threshold is None and len(classifier.classes_) == 1:
         say(
             "One label leaves nothing to choose between, so every recording gets it. Is it there? "

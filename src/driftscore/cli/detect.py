@@ -13,7 +13,7 @@ from driftscore.audio.decoding import stated_rate
 from driftscore.cli import options as take
 from driftscore.cli.app import app
 from driftscore.cli.classify import TITLES
-from driftscore.cli.output import Tally, counted, output, report_model, say, span_row
+from driftscore.cli.output import Tally, counted, cut_of, output, report_model, say, span_row
 from driftscore.detector import Detector
 from driftscore.engines.examples import example_files
 from driftscore.engines.window_log import window_log
@@ -225,12 +225,12 @@ class EventSearch:
                 before = self.seconds
                 try:
                     yield from self._rows_of(recording, done)
+                    why = cut_of(recording)
                 except AuditError:
                     raise
                 except DriftscoreError as error:
-                    self.tally.fail(str(error))
-                    row = failed_row(recording, error)
-                    yield row | ({"duration_s": 0.0, "rate": None} if self.lengths else {})
+                    why = str(error)
+                    self.tally.fail(why)
                 except Interrupted as error:
                     self.interrupted = error
                     reached = hours_text(self.seconds - before)
@@ -239,6 +239,9 @@ class EventSearch:
                         "Run the same command with --resume to continue there"
                     )
                     return
+                if why:
+                    row = failed_row(recording, why)
+                    yield row | ({"duration_s": 0.0, "rate": None} if self.lengths else {})
 
     def _rows_of(self, recording: str, done: Callable[[float], None]) -> Iterator[EventRow]:
         detector, before = self.detector, self.seconds
@@ -362,9 +365,9 @@ def event_row(source: str, event: Event, start: Start | None) -> EventRow:
     )  # fmt: skip
 
 
-def failed_row(source: str, error: DriftscoreError) -> EventRow:
-    """Return the row of a recording that could not be used: without times and score."""
-    row = span_row(source, "", 0.0, 0.0, 0.0, error=str(error))
+def failed_row(source: str, error: str) -> EventRow:
+    """Return the row of a recording that could not be read to its end: without times and score."""
+    row = span_row(source, "", 0.0, 0.0, 0.0, error=error)
     return row | {"start_s": "", "end_s": "", "score": ""}
 
 
@@ -379,6 +382,9 @@ def window_rows(detector: Detector, recordings: Sequence[str], tally: Tally) -> 
                 scores = detector.head.scores(row)[0, : len(names)]
                 best = int(scores.argmax())
                 yield span_row(recording, names[best], start_s, end_s, float(scores[best]))
+            why = cut_of(recording)
         except DriftscoreError as error:
-            tally.fail(str(error))
-            yield failed_row(recording, error)
+            why = str(error)
+            tally.fail(why)
+        if why:
+            yield failed_row(recording, why)

@@ -168,10 +168,9 @@ def listen(
         outputs.append(events_store)
     if jsonl not in (None, STDOUT):
         with writing_to(jsonl):
-            stream = open(jsonl, "a", encoding="utf-8")  # noqa: SIM115 (closed by the output)
-        outputs.append(JsonLines(stream, rejected=rejected, owned=True))
+            outputs.append(JsonLines(jsonl, rejected=rejected))
     elif jsonl == STDOUT or (live_table is None and not transports):
-        outputs.append(JsonLines(sys.stdout, rejected=rejected))
+        outputs.append(JsonLines(rejected=rejected))
     if live_table is not None:
         outputs.append(live_table)
     listener = Listener(classifier, words, opened, outputs, work, notify=notify)

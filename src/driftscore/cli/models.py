@@ -25,7 +25,6 @@ from driftscore.engines.archive import (
     ArchiveWriter,
     archive_windows,
     open_embeddings,
-    stored_name,
 )
 from driftscore.errors import AudioError, UsageError
 from driftscore.formats import OutputRow, find_format, write_rows
@@ -122,9 +121,7 @@ def add_to_archive(
     window_s, hop_s = windows_s
     rows = 0
     with ArchiveWriter(folder, backbone, window_s=window_s, hop_s=hop_s) as archive:
-        missing = [
-            name for name in dict.fromkeys(recordings) if stored_name(name) not in archive.done
-        ]
+        missing = archive.missing(recordings)
         if there := len(recordings) - len(missing):
             say(f"{counted(there, 'recording')} in {folder} already")
         for embedded in watched(embed_all, missing, tally):

@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +14,9 @@ from typing import IO, TYPE_CHECKING, TypeVar
 
 import click
 
+from driftscore.audio.decoding import PartialFile
 from driftscore.errors import WriteError
-from driftscore.formats import OutputValue, visible
+from driftscore.formats import OutputRow, OutputValue, visible
 from driftscore.storage.files import (
     STDOUT,
     is_stream,
@@ -136,6 +137,18 @@ def watched(
                 advance(new)
                 new, shown_at = 0, time.monotonic()
         advance(new)
+
+
+def cut_of(recording: object) -> str:
+    """Return how much of a recording was used, if --partial read one that is truncated."""
+    return recording.cut if isinstance(recording, PartialFile) else ""
+
+
+def with_cuts(rows: Iterable[OutputRow]) -> Iterator[OutputRow]:
+    """Yield rows; in `error`, that of a truncated recording has how much of it was used."""
+    for row in rows:
+        cut = cut_of(row["file"])
+        yield {**row, "error": cut} if cut and not row["error"] else row
 
 
 class _SparedFile(io.FileIO):

@@ -65,7 +65,7 @@ from driftscore.engines.window_log import WindowLog
 from driftscore.errors import AuditError, FormatError, StoreError, UsageError
 from driftscore.events.tracking import Event, Observer
 from driftscore.scoring.head import Result
-from driftscore.storage.files import check_output, is_file, is_url, sha256
+from driftscore.storage.files import check_output, is_file, is_url, regular_size, sha256
 from driftscore.storage.sqlite import open_database
 from driftscore.version import __version__
 
@@ -645,6 +645,7 @@ def is_database(path: str | os.PathLike[str]) -> bool:
 def open_store(path: str | os.PathLike[str], clips: Path | None = None) -> DecisionStore:
     """Open a store that exists."""
     if not is_database(path):
+        regular_size(Path(path), "store of decisions")  # says if there is no such file
         raise UsageError(f"{path} is not a store of decisions, as --audit and --store write it")
     return DecisionStore(path, clips=clips)
 

@@ -9,7 +9,9 @@
 An archive is a folder of shards. The metadata of each, under the key `driftscore`, is a JSON object
 with the model, its fingerprint, and the window and the hop in seconds. A recording is in one shard
 with all of its windows, and a shard appears under its name when it is complete: a run that was
-killed has lost the recordings after the last shard, and the next run embeds those, by name.
+killed has lost the recordings after the last shard, and the next run embeds those, by name. The
+time of change of a shard is when its run began: a recording that has changed since, such as one
+that was still being written, is removed and embedded again.
 
 Embeddings of other tools are read by blocks of rows as well: Parquet with a column of lists of
 numbers (and `file`, `start_s` and `end_s`, if they are there), npy and npz. Rows need not be unit.
@@ -20,7 +22,8 @@ Files are not mapped into memory: pages of a map count as memory of the process.
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -83,7 +86,7 @@ class ArchiveWriter:
     """Appends recordings to an archive; a second process that tries it meanwhile is refused.
 
         with ArchiveWriter(folder, backbone, window_s=3.0, hop_s=1.5) as archive:
-            archive.done          # the names of recordings that are in it
+            archive.missing(names)          # those that are not in it, or have changed since
             archive.add(embedded)
 
     What was added is written at the end of the block, also if it ends with an error.
@@ -95,7 +98,9 @@ class ArchiveWriter:
         self.folder = output_folder(folder)
         _pyarrow()  # a missing extra is reported before anything is embedded
         self.about = ArchiveAbout(backbone.name, backbone.fingerprint, window_s, hop_s)
-        self.done: set[str] = set()
+        self._begun = time.time()
+        self._done: dict[str, tuple[Path, float]] = {}
+        """The shard of each recording that is in the archive, and when its run began."""
         self._backbone = backbone
         self._number = 0
         self._waiting: list[Embedded] = []
@@ -124,6 +129,31 @@ class ArchiveWriter:
         finally:
             self._lock.release()
 
+    def missing(self, names: Iterable[str]) -> list[str]:
+        """Return which recordings are to be embedded; rows of those that have changed go."""
+        missing, changed = [], set[str]()
+        for name in dict.fromkeys(names):
+            stored = stored_name(name)
+            path, begun = self._done.get(stored, (None, 0.0))
+            with suppress(OSError, ValueError):  # a URL, or a recording that is gone
+                if path is not None and os.stat(name).st_mtime > begun:  # noqa: PTH116 (faster)
+                    changed.add(stored)
+            if path is None or stored in changed:
+                missing.append(name)
+        for path, begun in {self._done[name] for name in changed}:
+            blocks = list(open_embeddings(path).blocks())
+            files = np.concatenate([block.files for block in blocks])
+            rows = np.flatnonzero(~np.isin(files, list(changed)))
+            if not len(rows):
+                path.unlink()
+                continue
+            spans, codes, scales = (
+                np.concatenate(parts)[rows]
+                for parts in zip(*((b.spans, b.codes, b.scales) for b in blocks), strict=True)
+            )
+            write_shard(path, files[rows].tolist(), spans, codes, scales, self.about, begun)
+        return missing
+
     def add(self, embedded: Embedded) -> None:
         """Append the windows of a recording, which must not be there yet."""
         self._waiting.append(embedded)
@@ -146,7 +176,8 @@ class ArchiveWriter:
                     f"{about.window_s:g} --hop {about.hop_s:g}, or another folder"
                 )
             with reading(path, _WHAT, advice=_AGAIN):
-                self.done |= set(file.read(["file"])["file"].unique().to_pylist())
+                names = file.read(["file"])["file"].unique().to_pylist()
+            self._done |= dict.fromkeys(names, (path, path.stat().st_mtime))
             digits = path.stem.removeprefix("part-")
             if digits.isdecimal():
                 self._number = max(self._number, int(digits) + 1)
@@ -161,7 +192,7 @@ class ArchiveWriter:
         spans = np.concatenate([one.spans for one in some])
         names = [stored_name(one.source) for one in some for _ in one.rows]
         path = self.folder / f"part-{self._number:06d}.parquet"
-        write_shard(path, names, spans, codes, scales, self.about)
+        write_shard(path, names, spans, codes, scales, self.about, self._begun)
         self._number += 1
 
 
@@ -177,8 +208,9 @@ def write_shard(
     codes: NDArray[np.int8],
     scales: Vector,
     about: ArchiveAbout,
+    begun: float,
 ) -> None:
-    """Write a new shard, which appears under its name when it is on the disk as a whole."""
+    """Write a shard, which appears under its name when it is on the disk as a whole."""
     pyarrow = _pyarrow()
 
     def column(numbers: NDArray[Any]) -> Any:
@@ -213,6 +245,7 @@ def write_shard(
         file.flush()
         os.fsync(file.fileno())
     with writing_to(path):
+        os.utime(partial_path, (begun, begun))
         partial_path.replace(path)
 
 

@@ -156,7 +156,7 @@ def after_row(out: IO[str]) -> Callable[[], None]:
 def spans(rows: Iterable[OutputRow], format: str) -> Iterator[OutputRow]:
     """Yield the rows that are spans of time; failed files are reported on stderr, not here."""
     for row in rows:
-        if row.get("error"):
+        if row.get("error") and not row.get("label"):
             continue
         if "start_s" not in row or "label" not in row:
             raise UsageError(

@@ -8,6 +8,7 @@ Clips are deleted when they are too old, and the oldest ones when the disk is to
 last few of each label. Only files that carry our name are ever deleted.
 """
 
+import io
 import re
 import shutil
 import threading
@@ -114,12 +115,12 @@ class EventClips:
         samples = np.clip(audio.samples, -1.0, 1.0)
         with writing_to(path):
             path.parent.mkdir(mode=0o700, exist_ok=True)
+            encoded = io.BytesIO()  # libsndfile does not say that a disk is full
+            soundfile.write(encoded, samples, audio.rate, format="FLAC", subtype="PCM_16")
             try:
-                soundfile.write(partial, samples, audio.rate, format="FLAC", subtype="PCM_16")
+                partial.write_bytes(encoded.getvalue())
                 partial.chmod(0o600)
                 partial.replace(path)
-            except soundfile.LibsndfileError as error:
-                raise OSError(str(error)) from error
             finally:
                 partial.unlink(missing_ok=True)
         return inside

@@ -4,6 +4,7 @@ Where audio is missing for more than a second, and where the labels change, the 
 new one begins: no event spans a gap.
 """
 
+import math
 import threading
 import time
 from collections.abc import Iterable
@@ -41,6 +42,9 @@ GAP_S = 1.0
 """Missing audio that ends a stream."""
 SURE_S = 4.0
 """Until then the complete windows have shown an event that the early ones have."""
+SILENT_S = 60.0
+"""Digital silence after which a microphone or a stream counts as offline."""
+MUTED = "every sample is zero; is it muted?"
 JOINED_S = 8.0
 """Audio that is worked on at once where it waits: long blocks cost less, so a worker catches up."""
 _FOLLOW = 0.01
@@ -145,6 +149,8 @@ class Worker:
         self._queue = BlockQueue()
         # A file is not behind: when its events begin to be sure must not depend on the machine.
         self._joined_s = JOINED_S if source.endless else 0.0
+        self._max_silent_s = SILENT_S if source.endless else math.inf
+        self._silent_s = 0.0
         self._settings = settings
         self._outputs = outputs
         self._policy = policy
@@ -207,6 +213,7 @@ class Worker:
             block = self._queue.get(_WAIT_S, joined_s=self._joined_s)
             if block is None:
                 continue
+            self._look_for_silence(block)
             run, meter = self._run, self._meter
             if run is not None and (block.gap_s > GAP_S or block.rate != run.rate):
                 self._finish()
@@ -235,6 +242,18 @@ class Worker:
         self._finish()
         if self._meter is not None:
             self._report_levels(self._meter.finish())
+
+    def _look_for_silence(self, block: AudioBlock) -> None:
+        """Count a source as offline while it gives nothing but zeros."""
+        self._silent_s = 0.0 if block.samples.any() else self._silent_s + block.seconds
+        if self.status is None:
+            return
+        if self.status.online and self._silent_s > self._max_silent_s:
+            self.set_status(False, MUTED)
+            self._outputs.notify(f"{self.name}: {MUTED}")
+        elif self.status.why == MUTED and not self._silent_s:
+            self.set_status(True, "")
+            self._outputs.notify(f"{self.name}: there is sound again")
 
     def _begin_events(self, run: _Run) -> None:
         """Report the events that have begun, and which of them are none after all."""
@@ -357,8 +376,8 @@ class Worker:
         try:
             if self._speech is not None and (why := self._speech.speech(clip)):
                 return replace(report, withheld=why)
+            folder.tidy()  # first: on a full disk it makes room
             path = folder.write(clip, report)
-            folder.tidy()
         except (DriftscoreError, OSError) as error:
             self._outputs.notify(f"{self.name}: no clip: {error}")
             return replace(report, withheld=str(error))

@@ -67,12 +67,14 @@ class Tagger:
 
 def load_tagger(weights: str | os.PathLike[str] | None = None) -> Tagger:
     """Return the tagger, from `weights` or from where `find_weights` finds them."""
-    path = find_weights(weights)
     fingerprint = f"mn04-{SHA256[:12]}-{_GRAPH_REVISION}"
     graph, checksum = cache_home() / f"{fingerprint}.onnx", cache_home() / f"{fingerprint}.sha256"
     intact = (
         graph.is_file() and checksum.is_file() and checksum.read_bytes() == sha256(graph).encode()
     )
+    if not intact:
+        Graph({}, model="mn04", extra="mn04")  # a missing extra is reported before the download
+    path = find_weights(weights)
     if not intact:
         with replacing(graph) as partial:
             partial.write_bytes(build_onnx(read_tensors(path, sha256=SHA256)))

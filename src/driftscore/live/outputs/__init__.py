@@ -1,12 +1,17 @@
 """Where a listener reports to, one file per output."""
 
+import math
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from driftscore.decisions.records import LiveReport
 from driftscore.live.outputs.delivery import Delivery
+
+REPEAT_S, MAX_FAILURES = 3600.0, 100
+"""How soon the same failure is reported again, and how many are remembered."""
 
 
 class Output(Protocol):
@@ -28,7 +33,8 @@ class Outputs:
         """Shows a message to people."""
         self.undelivered = 0
         """Events that an output could not deliver, counted when it is closed."""
-        self._failures: set[str] = set()
+        self._failures: dict[str, float] = {}
+        """What failed, and when that was last reported."""
         self._lock = threading.Lock()
         for output in self._outputs:
             if isinstance(output, Delivery):
@@ -53,8 +59,11 @@ class Outputs:
                 call(output)
             except Exception as error:
                 what = f"{type(output).__name__}: {error}"
-                if what not in self._failures and len(self._failures) < 100:
-                    self._failures.add(what)
+                now_s = time.monotonic()
+                if now_s - self._failures.get(what, -math.inf) > REPEAT_S:
+                    if len(self._failures) == MAX_FAILURES:
+                        self._failures.clear()
+                    self._failures[what] = now_s
                     self.notify(f"error: an output failed: {what}")
 
 

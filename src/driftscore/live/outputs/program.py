@@ -6,10 +6,14 @@ last line of stderr is in the message if it fails.
 
 import hashlib
 import json
+import os
 import shlex
 import shutil
+import signal
 import subprocess
+import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from driftscore.decisions.records import JsonFields, LiveReport
@@ -28,8 +32,11 @@ class Program:
         except ValueError as error:
             raise UsageError(f"The command {command!r} cannot be read: {error}") from error
         if not self._words or shutil.which(self._words[0]) is None:
-            raise UsageError(f"There is no program {(self._words or [''])[0]!r} for --exec")
+            raise UsageError(
+                f"There is no program {(self._words or [''])[0]!r} for --exec that can be executed"
+            )
         self.name = f"The program {Path(self._words[0]).name}"
+        self._running: subprocess.Popen[bytes] | None = None
         self.key = f"exec {hashlib.sha256(command.encode()).hexdigest()}"
 
     def begin(self, failed: Callable[[str], None], ready: Callable[[], None]) -> None:
@@ -41,25 +48,38 @@ class Program:
     def deliver(self, fields: JsonFields) -> None:
         """Run the program; Ctrl-C does not reach it."""
         text = json.dumps(fields, ensure_ascii=False) + "\n"
-        try:
-            done = subprocess.run(
-                self._words,
-                input=text.encode(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                timeout=TIMEOUT_S,
-                check=False,
-                start_new_session=True,
-            )
-        except subprocess.TimeoutExpired as error:
-            why = f"did not end within {TIMEOUT_S:g} s"
-            raise UndeliveredError(why, refused=True) from error
-        except OSError as error:
-            raise UndeliveredError(f"cannot be started: {error.strerror}") from error
-        if done.returncode:
-            line = (done.stderr.decode("utf-8", "replace").strip().splitlines() or [""])[-1][:200]
-            why = f"ends with status {done.returncode}{': ' if line else ''}{line}"
-            raise UndeliveredError(why, refused=True)
+        # A file and no pipe: what the program leaves running, such as a player, may keep it open.
+        with tempfile.TemporaryFile() as errors:
+            try:
+                self._running = subprocess.Popen(
+                    self._words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors,
+                    start_new_session=True,
+                )  # fmt: skip
+            except OSError as error:
+                raise UndeliveredError(f"cannot be started: {error.strerror}") from error
+            try:
+                self._running.communicate(text.encode(), TIMEOUT_S)
+            except subprocess.TimeoutExpired as error:
+                self._end()
+                why = f"did not end within {TIMEOUT_S:g} s"
+                raise UndeliveredError(why, refused=True) from error
+            if status := self._running.wait():
+                errors.seek(max(0, errors.seek(0, os.SEEK_END) - 1000))
+                lines = errors.read().decode("utf-8", "replace").strip().splitlines()
+                why = ": ".join(
+                    [f"ends with status {status}", *(line[:200] for line in lines[-1:])]
+                )
+                raise UndeliveredError(why, refused=True)
 
     def close(self) -> None:
-        """Do nothing: no program runs between events."""
+        """End a program that still runs: the next run may start it again for its event."""
+        self._end()
+
+    def _end(self) -> None:
+        """End the program, with what it has started, unless it has ended."""
+        if self._running is not None and self._running.poll() is None:
+            with suppress(ProcessLookupError):
+                if os.name == "posix":
+                    os.killpg(self._running.pid, signal.SIGKILL)
+                else:
+                    self._running.kill()
