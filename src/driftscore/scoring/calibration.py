@@ -43,9 +43,8 @@ Statistics = NDArray[np.float64]
 
 KIND = "calibration"
 MIN_CLIPS = 20
-ANCHOR_WEIGHT, ANCHOR_SHARPNESS, ANCHOR_WHITENING = 0.1, 1.0, 0.05
-"""How far `anchored` moves a prototype, how strongly it prefers the nearest clips, and how much the
-directions of noise are then played down."""
+ANCHOR_WEIGHT, ANCHOR_SHARPNESS = 0.1, 1.0
+"""How far `anchored` moves a prototype, and how strongly it prefers the nearest clips."""
 RECIPE = (
     "the recipe for every calibrated model: a gentle anchor, a gentle whitening, unit length; "
     "nothing was chosen for this model"
@@ -278,19 +277,6 @@ def discounted(prototypes: Matrix, covariance: Statistics, amount: float) -> Mat
     matrix = np.eye(dim) + amount * dim / np.trace(covariance) * covariance
     weights: Matrix = np.linalg.solve(matrix, prototypes.astype(np.float64).T).T.astype(np.float32)
     return weights
-
-
-def anchored_weights(
-    prototypes: Matrix,
-    calibration: Calibration,
-    *,
-    weight: float = ANCHOR_WEIGHT,
-    sharpness: float = ANCHOR_SHARPNESS,
-    amount: float = ANCHOR_WHITENING,
-) -> Matrix:
-    """Return prototypes that are anchored, whitened and of unit length: the rule `anchor`."""
-    near = anchored(prototypes, calibration, weight=weight, sharpness=sharpness)
-    return unit(discounted(near, calibration.displacement, amount))
 
 
 def _unit(rows: Statistics) -> Statistics:

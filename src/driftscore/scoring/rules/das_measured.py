@@ -11,7 +11,6 @@ W_c = unit(P_c + beta_c d_c), with one of these drifts (`drift`), all from a cal
 P_c is the prototype of the class, or with `anchored` the weights of the rule `anchor`.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,9 @@ from numpy.typing import NDArray
 
 from driftscore.errors import unknown
 from driftscore.scoring.bank import ClassBank
-from driftscore.scoring.calibration import Calibration, anchored_weights
+from driftscore.scoring.calibration import Calibration
 from driftscore.scoring.head import Head
+from driftscore.scoring.rules import anchor
 from driftscore.scoring.rules.protocol import Needs, Variant
 
 SHORT = "DAS, refined"
@@ -50,8 +50,8 @@ def compile(
         raise unknown("drift", drift, DRIFTS)
     prototypes = bank.prototypes
     if anchored:
-        chosen: Mapping[str, Any] = calibration.settings.get("anchor", {})
-        prototypes = anchored_weights(prototypes, calibration, **chosen)
+        chosen: Any = calibration.settings.get("anchor", {})
+        prototypes = anchor.compile(bank, calibration=calibration, **chosen).weights
     drifts = bank.drifts.astype(np.float64)
     betas: NDArray[np.float64] = np.full((len(drifts), 1), beta)
     if drift == "refined":
