@@ -269,8 +269,7 @@ class Classifier:
                 "another sound, or set a threshold and ask predict_labels whether it is present"
             )
         rows = self.scores(X, embeddings=embeddings)
-        best: NDArray[np.str_] = self.classes_[np.argmax(rows, axis=1)]
-        return best
+        return self.classes_[np.argmax(rows, axis=1)]
 
     def predict_labels(
         self, X: Recordings = None, *, embeddings: RowsLike = None

@@ -59,8 +59,7 @@ def to_levels(powers: Powers) -> ByteLevels:
     """Return powers as integers from 0 (`FLOOR_DB` and below) to 255 (`TOP_DB` and above)."""
     decibels = 10 * np.log10(np.maximum(powers, 1e-20))
     share = (decibels - FLOOR_DB) / (TOP_DB - FLOOR_DB)
-    levels: ByteLevels = np.clip(np.rint(255 * share), 0, 255).astype(np.uint8)
-    return levels
+    return np.clip(np.rint(255 * share), 0, 255).astype(np.uint8)
 
 
 @lru_cache(maxsize=8)

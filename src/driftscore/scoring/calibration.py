@@ -275,13 +275,11 @@ def discounted(prototypes: Matrix, covariance: Statistics, amount: float) -> Mat
     """Return prototypes (I + amount * covariance * d / trace)^-1."""
     dim = len(covariance)
     matrix = np.eye(dim) + amount * dim / np.trace(covariance) * covariance
-    weights: Matrix = np.linalg.solve(matrix, prototypes.astype(np.float64).T).T.astype(np.float32)
-    return weights
+    return np.linalg.solve(matrix, prototypes.astype(np.float64).T).T.astype(np.float32)
 
 
 def _unit(rows: Statistics) -> Statistics:
-    unit: Statistics = rows / (np.linalg.norm(rows, axis=1, keepdims=True) + _TINY)
-    return unit
+    return rows / (np.linalg.norm(rows, axis=1, keepdims=True) + _TINY)
 
 
 def _covariance(rows: Statistics) -> Statistics:
@@ -293,5 +291,4 @@ def _covariance(rows: Statistics) -> Statistics:
 def _rounded(rows: Matrix) -> NDArray[np.int8]:
     """Return rows as 8-bit integers; their lengths are lost, which unit rows do not need."""
     scale = _LEVELS / np.abs(rows).max(axis=1, keepdims=True)
-    levels: NDArray[np.int8] = np.round(rows * scale).astype(np.int8)
-    return levels
+    return np.round(rows * scale).astype(np.int8)

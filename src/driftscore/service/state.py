@@ -121,8 +121,7 @@ class ServiceState:
 
 async def service_state(request: Request) -> ServiceState:
     """Return the state of the service that a request came to."""
-    state: ServiceState = request.app.state.service
-    return state
+    return request.app.state.service
 
 
 State = Annotated[ServiceState, Depends(service_state)]

@@ -75,5 +75,4 @@ def measured(bank: ClassBank, calibration: Calibration) -> NDArray[np.float64]:
 
 
 def _unit(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    unit: NDArray[np.float64] = rows / (np.linalg.norm(rows, axis=1, keepdims=True) + 1e-12)
-    return unit
+    return rows / (np.linalg.norm(rows, axis=1, keepdims=True) + 1e-12)
