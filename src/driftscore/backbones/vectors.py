@@ -38,8 +38,7 @@ def matrix(rows: ArrayLike, *, what: str) -> Matrix:
 def lengths(rows: Matrix) -> NDArray[np.float64]:
     """Return the Euclidean length of each row, accumulated in float64."""
     wide = rows.astype(np.float64)
-    squares: NDArray[np.float64] = (wide * wide).sum(axis=1)
-    return np.sqrt(squares)
+    return np.sqrt((wide * wide).sum(axis=1))
 
 
 def unit(rows: Matrix, *, what: str = "embeddings") -> Matrix:

@@ -157,8 +157,7 @@ class Calibration:
     def cross_covariance(self) -> Statistics:
         """The covariance of the clean (rows) with the noisy embeddings (columns): (d, d)."""
         clean, noisy = self.clean.astype(np.float64), self.noisy.astype(np.float64)
-        product: Statistics = (clean - clean.mean(axis=0)).T @ (noisy - noisy.mean(axis=0))
-        return product / len(clean)
+        return (clean - clean.mean(axis=0)).T @ (noisy - noisy.mean(axis=0)) / len(clean)
 
     @lazy_property
     def noisy_covariance(self) -> Statistics:
@@ -284,8 +283,7 @@ def _unit(rows: Statistics) -> Statistics:
 
 def _covariance(rows: Statistics) -> Statistics:
     centred = rows - rows.mean(axis=0)
-    product: Statistics = centred.T @ centred
-    return product / len(rows)
+    return centred.T @ centred / len(rows)
 
 
 def _rounded(rows: Matrix) -> NDArray[np.int8]:
