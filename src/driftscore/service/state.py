@@ -128,9 +128,8 @@ State = Annotated[ServiceState, Depends(service_state)]
 """The parameter by which a route gets the state of its service."""
 
 
-async def admitted_body(request: Request) -> bytes:
+async def admitted_body(request: Request, state: State) -> bytes:
     """Return the body of a request; it is not read while the service is not ready or too busy."""
-    state: ServiceState = request.app.state.service
     state.check_admission()
     return await request.body()
 
