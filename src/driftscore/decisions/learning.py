@@ -24,7 +24,7 @@ from driftscore.audio.recordings import Audio, read_part
 from driftscore.backbones.vectors import Matrix
 from driftscore.classifier import Classifier
 from driftscore.decisions.records import RIGHT, WRONG, StoredEvent
-from driftscore.decisions.review import TARGET
+from driftscore.decisions.review import TARGET, fit_threshold
 from driftscore.detector import Detector
 from driftscore.embedder import Embedder
 from driftscore.engines.examples import embed_examples
@@ -206,13 +206,9 @@ def fitted_multiple(
 ) -> float:
     """Return the threshold of a label: near the usual one with few answers, else by the answers."""
     values, hits = np.asarray(multiples, np.float64), np.asarray(right, np.bool_)
-    levels = np.unique(values)  # rising
-    reaching = [level for level in levels if hits[values >= level].mean() >= target]
-    if reaching:
-        below = levels[levels < reaching[0]]
-        wanted = float(reaching[0] + below[-1]) / 2 if len(below) else float(reaching[0])
-    else:
-        wanted = float(values[~hits].max()) * 1.05
+    choices = fit_threshold("", values, hits, target=target).choices
+    reaching = [choice.threshold for choice in choices if choice.precision >= target]
+    wanted = reaching[0] if reaching else float(values[~hits].max()) * 1.05
     reported = values >= usual
     if reported.any() and hits[reported].mean() >= target:
         wanted = min(wanted, usual)
