@@ -266,8 +266,8 @@ def anchored(
     logits = sharpness * centred / (scores.std(axis=1, keepdims=True) + _TINY)
     shares = np.exp(logits - logits.max(axis=1, keepdims=True))
     shares /= shares.sum(axis=1, keepdims=True)
-    nearest = _unit(shares @ (clean - clean.mean(axis=0)))
-    return _unit((1 - weight) * wide + weight * nearest).astype(np.float32)
+    nearest = unit_wide(shares @ (clean - clean.mean(axis=0)))
+    return unit_wide((1 - weight) * wide + weight * nearest).astype(np.float32)
 
 
 def discounted(prototypes: Matrix, covariance: Statistics, amount: float) -> Matrix:
@@ -277,7 +277,8 @@ def discounted(prototypes: Matrix, covariance: Statistics, amount: float) -> Mat
     return np.linalg.solve(matrix, prototypes.astype(np.float64).T).T.astype(np.float32)
 
 
-def _unit(rows: Statistics) -> Statistics:
+def unit_wide(rows: Statistics) -> Statistics:
+    """Return rows in float64 with length one; a row of zeros stays."""
     return rows / (np.linalg.norm(rows, axis=1, keepdims=True) + _TINY)
 
 
