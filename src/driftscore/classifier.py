@@ -269,8 +269,7 @@ class Classifier:
                 "another sound, or set a threshold and ask predict_labels whether it is present"
             )
         rows = self.scores(X, embeddings=embeddings)
-        best: NDArray[np.str_] = self.classes_[np.argmax(rows, axis=1)]
-        return best
+        return self.classes_[np.argmax(rows, axis=1)]
 
     def predict_labels(
         self, X: Recordings = None, *, embeddings: RowsLike = None
@@ -511,8 +510,7 @@ class Classifier:
             return value
         if isinstance(value, (str, PathLike)) and is_stored(value):
             stored = open_embeddings(value)
-            made_by = {"fingerprint": stored.fingerprint, "backbone": stored.name}
-            check_model(made_by, self.embedder_.backbone, what=str(value))
+            stored.check(self.embedder_.backbone, what=str(value))
             return stored.read()
         recordings = _several(cast(Iterable[Recording], value))
         return np.stack([embedded.embedding for embedded in self.embedder_.embed(recordings)])

@@ -108,13 +108,11 @@ class MtebModel:
         head = self._heads.get(_digest(embeddings2))
         if head is not None:
             return head.scores(embeddings1)
-        rows: Scores = np.asarray(embeddings1, np.float64) @ np.asarray(embeddings2, np.float64).T
-        return rows
+        return np.asarray(embeddings1, np.float64) @ np.asarray(embeddings2, np.float64).T
 
     def similarity_pairwise(self, embeddings1: Matrix, embeddings2: Matrix) -> Scores:
         """Return the cosine of each row with the row at the same place."""
-        cosines: Scores = (np.asarray(embeddings1, np.float64) * embeddings2).sum(axis=1)
-        return cosines
+        return (np.asarray(embeddings1, np.float64) * embeddings2).sum(axis=1)
 
     @property
     def mteb_model_meta(self) -> "ModelMeta":

@@ -23,7 +23,8 @@ def test_the_lab_is_imported_without_its_heavy_libraries() -> None:
         "from driftscore.lab.corpora import datasets, noises\n"
         "from driftscore.lab.mixing import mixings\n"
         "from driftscore.lab.report import report\n"
-        "datasets.dataset_names(), noises.noise_names(), mixings.mixing_names()\n"
+        "from driftscore.system import plugins\n"
+        "datasets.dataset_names(), noises.noise_names(), plugins.names(mixings.KIND)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -15,12 +15,13 @@ from driftscore.errors import AudioError, FormatError, MismatchError, UsageError
 from driftscore.lab.corpora import folders
 from driftscore.lab.corpora.folders import load
 from driftscore.lab.mixing.loudness import LoudnessMeter, integrated_loudness
-from driftscore.lab.mixing.mixings import find_mixing, mixing_names
+from driftscore.lab.mixing.mixings import KIND, find_mixing
 from driftscore.lab.mixing.mixings.additive import active_part
 from driftscore.lab.mixing.mixings.additive import draw as draw_additive
 from driftscore.lab.mixing.record import MixPart, MixRecord, Reader, mix
 from driftscore.lab.mixing.sounds import Excerpt, Sound
 from driftscore.lab.mixing.soundscape import draw_soundscape, draw_time
+from driftscore.system import plugins
 from tests.mutation import replacements
 
 from .small_lab import WriteWav
@@ -138,7 +139,7 @@ def test_the_active_part_is_that_of_the_manifest(shared: Path) -> None:
         assert seconds == pytest.approx(float(row["active_s"]), abs=0.03)
 
 
-@pytest.mark.parametrize("name", mixing_names())
+@pytest.mark.parametrize("name", plugins.names(KIND))
 def test_a_mix_of_every_method_is_rebuilt_from_the_json_of_its_record(name: str) -> None:
     event, source = noise(2, level=0.3, seed=5, file="dog"), noise(12)
     mixing = find_mixing(name)

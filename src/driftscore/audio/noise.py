@@ -30,8 +30,7 @@ def add_at_snr(samples: Samples, noise: Samples, snr_db: float) -> Samples:
     power = np.mean(np.square(active, dtype=np.float64))
     other = np.mean(np.square(noise, dtype=np.float64))
     gain = np.sqrt(power / other / 10 ** (snr_db / 10))
-    mixed: Samples = (samples + gain * noise).astype(np.float32)
-    return mixed
+    return (samples + gain * noise).astype(np.float32)
 
 
 def excerpt(samples: Samples, length: int, rng: Generator) -> Samples:
@@ -45,8 +44,7 @@ def excerpt(samples: Samples, length: int, rng: Generator) -> Samples:
 def synthetic(name: str, length: int, rate: int, rng: Generator) -> Samples:
     """Return one of the synthetic noises."""
     sound = SYNTHETIC[name](length, rate, rng)
-    scaled: Samples = (sound * (_LEVEL / np.sqrt(np.mean(np.square(sound))))).astype(np.float32)
-    return scaled
+    return (sound * (_LEVEL / np.sqrt(np.mean(np.square(sound))))).astype(np.float32)
 
 
 def coloured(length: int, rate: int, fall: float, rng: Generator) -> Floats:
@@ -80,8 +78,7 @@ def _hum(length: int, rate: int, rng: Generator) -> Floats:
 
 def _wind(length: int, rate: int, rng: Generator) -> Floats:
     gusts = 0.15 + _slow(length, rate, 0.7, rng) ** 2
-    wind: Floats = gusts * _band(length, rate, 25.0, rng.uniform(150.0, 600.0), rng)
-    return wind
+    return gusts * _band(length, rate, 25.0, rng.uniform(150.0, 600.0), rng)
 
 
 def _rain(length: int, rate: int, rng: Generator) -> Floats:

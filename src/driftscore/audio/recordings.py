@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import soundfile
 import soxr
 from numpy.typing import NDArray
 
@@ -33,8 +34,8 @@ from driftscore.errors import AudioError, UsageError
 from driftscore.storage.files import MAC_PREFIX, is_url, list_url
 
 __all__ = ["MIN_SECONDS", "SUFFIXES", "Audio", "Recording", "Samples", "Window", "check_length",
-           "describe", "expand", "native_blocks", "read", "read_blocks", "resampled_blocks",
-           "sounding_windows", "unreadable", "windows"]  # fmt: skip
+           "describe", "expand", "native_blocks", "read", "read_blocks", "read_part",
+           "resampled_blocks", "sounding_windows", "unreadable", "windows"]  # fmt: skip
 
 Numbers = NDArray[np.floating] | NDArray[np.integer]
 
@@ -168,6 +169,34 @@ def read_blocks(
     if not sum(map(len, parts)):
         raise AudioError(f"{name} is empty: it has no samples")
     return Audio(np.concatenate(parts), target)
+
+
+def read_part(
+    path: str | os.PathLike[str], start_s: float, end_s: float, *, full_length: bool = False
+) -> Audio:
+    """Read a part of a file at its own rate; formats that can be sought in are quick.
+
+    With `full_length` a part that reaches beyond the end of these is moved back.
+    """
+    try:
+        with soundfile.SoundFile(os.fspath(path)) as file:
+            rate, length = file.samplerate, round((end_s - start_s) * file.samplerate)
+            latest = max(0, file.frames - length) if full_length else file.frames
+            file.seek(min(latest, max(0, round(start_s * rate))))
+            samples = file.read(length, dtype="float32", always_2d=True)
+            return Audio(samples.mean(axis=1, dtype=np.float64), rate)
+    except RuntimeError:  # of libsndfile: a format that only ffmpeg reads
+        pass
+    parts: list[Samples] = [np.zeros(0, np.float32)]
+    with native_blocks(path) as (rate, blocks):
+        done = 0
+        for block in blocks:
+            first, last = round(start_s * rate) - done, round(end_s * rate) - done
+            parts.append(block[max(0, first) : max(0, last)])
+            done += len(block)
+            if done >= end_s * rate:
+                break
+    return Audio(np.concatenate(parts), rate)
 
 
 def expand(

@@ -37,7 +37,7 @@ class Picture:
     high_hz: float
 
 
-def spectrogram(audio: Audio, *, max_columns: int = MAX_COLUMNS, bands: int = BANDS) -> Picture:
+def spectrogram(audio: Audio, *, max_columns: int = MAX_COLUMNS) -> Picture:
     """Return the spectrogram of a recording in at most `max_columns` columns."""
     rate, frame = audio.rate, max(16, round(_FRAME_S * audio.rate))
     high_hz = min(HIGHEST_HZ, rate / 2)
@@ -46,12 +46,12 @@ def spectrogram(audio: Audio, *, max_columns: int = MAX_COLUMNS, bands: int = BA
     columns = min(max_columns, count)
     frames_per_column = max(1, round(count / columns))
     hop = len(audio.samples) / (columns * frames_per_column)
-    filters = mel_filters(frame, rate, bands, low_hz, high_hz)
+    filters = mel_filters(frame, rate, BANDS, low_hz, high_hz)
     padded = np.pad(audio.samples, (frame // 2, frame))
     # Frames are centred on the stretches that they stand for.
     starts = np.floor((np.arange(columns * frames_per_column) + 0.5) * hop).astype(np.int64)
     powers = band_powers(padded, starts, frame, filters)
-    means = powers.reshape(columns, frames_per_column, bands).mean(axis=1)
+    means = powers.reshape(columns, frames_per_column, BANDS).mean(axis=1)
     return Picture(to_levels(means), audio.seconds, low_hz, high_hz)
 
 
@@ -59,8 +59,7 @@ def to_levels(powers: Powers) -> ByteLevels:
     """Return powers as integers from 0 (`FLOOR_DB` and below) to 255 (`TOP_DB` and above)."""
     decibels = 10 * np.log10(np.maximum(powers, 1e-20))
     share = (decibels - FLOOR_DB) / (TOP_DB - FLOOR_DB)
-    levels: ByteLevels = np.clip(np.rint(255 * share), 0, 255).astype(np.uint8)
-    return levels
+    return np.clip(np.rint(255 * share), 0, 255).astype(np.uint8)
 
 
 @lru_cache(maxsize=8)

@@ -89,8 +89,7 @@ class AdaptedModel(Backbone):
 
     def encode(self, features: Features) -> Vector:
         """Return the unit embedding of one window, whose features are its samples."""
-        row: Vector = self.embed_audio([Audio(features, self.rate)])[0]
-        return row
+        return self.embed_audio([Audio(features, self.rate)])[0]
 
     def embed_audio(self, clips: Sequence[Audio]) -> Matrix:
         """Return one unit row per clip."""

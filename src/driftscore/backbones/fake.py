@@ -38,8 +38,7 @@ class Fake(Backbone):
         power = np.abs(np.fft.rfft(padded.astype(np.float64))) ** 2
         bands = np.log([band.mean() + 1e-9 for band in np.array_split(power, _BANDS)])
         projection = np.random.default_rng(self.seed).standard_normal((_BANDS, self.dim))
-        row: Vector = unit((bands @ projection)[None].astype(np.float32))[0]
-        return row
+        return unit((bands @ projection)[None].astype(np.float32))[0]
 
     def embed_text(self, texts: Sequence[str]) -> Matrix:
         """Return one unit row per text."""

@@ -160,8 +160,7 @@ class Mteb(Backbone):
 
     def encode(self, features: Features) -> Vector:
         """Return the unit embedding of one window of samples."""
-        row: Vector = self._encode_windows([features])[0]
-        return row
+        return self._encode_windows([features])[0]
 
     def encode_batch(self, features: Sequence[Features]) -> Matrix:
         """Return the unit embeddings of windows of samples."""

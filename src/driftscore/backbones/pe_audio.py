@@ -149,8 +149,7 @@ class PeAudio(Backbone):
 
     def encode(self, features: Features) -> Vector:
         """Return the unit embedding of one window."""
-        row: Vector = self._encode([features])[0]
-        return row
+        return self._encode([features])[0]
 
     def encode_batch(self, features: Sequence[Features]) -> Matrix:
         """Return the unit embeddings of windows."""

@@ -38,8 +38,7 @@ def matrix(rows: ArrayLike, *, what: str) -> Matrix:
 def lengths(rows: Matrix) -> NDArray[np.float64]:
     """Return the Euclidean length of each row, accumulated in float64."""
     wide = rows.astype(np.float64)
-    squares: NDArray[np.float64] = (wide * wide).sum(axis=1)
-    return np.sqrt(squares)
+    return np.sqrt((wide * wide).sum(axis=1))
 
 
 def unit(rows: Matrix, *, what: str = "embeddings") -> Matrix:
@@ -59,15 +58,15 @@ def unit(rows: Matrix, *, what: str = "embeddings") -> Matrix:
     return scaled
 
 
-def unit_mean(rows: Iterable[Vector], *, what: str = "windows") -> Vector:
+def unit_mean(rows: Iterable[Vector]) -> Vector:
     """Return the unit vector along the mean of unit `rows`; one row is returned as it is."""
     vectors = list(rows)
     if not vectors:
-        raise UsageError(f"{what}: there is nothing to average")
+        raise UsageError("windows: there is nothing to average")
     if len(vectors) == 1:
         return vectors[0].astype(np.float32, copy=False)
     total = sum(vectors[1:], start=vectors[0].astype(np.float64))
     length = float(np.linalg.norm(total))
     if length < 1e-12:
-        raise UsageError(f"{what} cancel out: their mean has no direction")
+        raise UsageError("windows cancel out: their mean has no direction")
     return (total / length).astype(np.float32)

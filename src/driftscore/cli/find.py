@@ -6,7 +6,6 @@ from typing import Any
 import click
 
 from driftscore.audio.clock import start_of
-from driftscore.backbones import check_model
 from driftscore.cli import options as take
 from driftscore.cli.app import app
 from driftscore.cli.classify import TITLES
@@ -74,10 +73,7 @@ def find(
     detector = classifier.detector(watch)
     if verbose:
         report_model(embedder.backbone, classifier)
-    check_model(
-        {"fingerprint": stored.fingerprint, "backbone": stored.name}, embedder.backbone,
-        what=str(archive),
-    )  # fmt: skip
+    stored.check(embedder.backbone, what=archive)
     places = search(detector.head, stored, top=top, labels=len(detector.watch.names))
     unit = detector.head.unit
     precisions = expected_precisions(places, detector.head, detector.calibration, stored)

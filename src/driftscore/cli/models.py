@@ -336,7 +336,7 @@ def calibrate(
 def stored_calibration(clean: Path, noisy: Path) -> Calibration:
     """Return the calibration of two files of embeddings: of clips, and of the same in noise."""
     first, second = open_embeddings(clean), open_embeddings(noisy)
-    check_model({"backbone": first.name, "fingerprint": first.fingerprint}, second, what=str(clean))
+    first.check(second, what=str(clean))
     made_by = first if first.fingerprint else second
     return Calibration.from_embeddings(first.read(), second.read(), model=made_by)
 

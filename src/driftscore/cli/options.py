@@ -10,7 +10,6 @@ that it uses itself by name and passes the others on:
 A wrong value is one sentence that names the nearest right one.
 """
 
-import math
 import os
 import re
 import sys
@@ -39,6 +38,7 @@ from driftscore.engines.examples import check_words, example_files
 from driftscore.errors import UsageError, unknown
 from driftscore.formats import DEFAULT_FORMAT, Format, format_names
 from driftscore.scoring.rules import rule_names
+from driftscore.storage.checked import finite_number
 from driftscore.storage.files import check_output, is_stream, is_url
 from driftscore.system import plugins
 from driftscore.text.presets import (
@@ -97,11 +97,8 @@ class Number(click.ParamType):  # type: ignore[type-arg]
 
 def parse_number(what: str, text: object) -> float:
     """Return the finite number of a text."""
-    try:
-        number = float(str(text))
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number) or "_" in str(text):
+    number = finite_number(str(text))
+    if number is None or "_" in str(text):
         raise UsageError(f"{what} must be a number, not {text!r}")
     return number
 

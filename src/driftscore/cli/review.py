@@ -35,7 +35,7 @@ from driftscore.events.tracking import Detection
 from driftscore.events.watchlist import WatchedLabel, WatchList
 from driftscore.formats import OutputRow, find_format, write_rows
 from driftscore.scoring.head import HEAD_ENDINGS
-from driftscore.storage.files import check_output, replacing, writing_to
+from driftscore.storage.files import check_output, replacing
 
 PLAYERS: tuple[tuple[str, ...], ...] = (
     ("ffplay", "-nodisp", "-autoexit", "-loglevel", "quiet"),
@@ -140,7 +140,7 @@ def review(
             raise UsageError("There is no event and no --watch list, so there is no label to write")
         names = dict.fromkeys(event.label for event in reviewed.events)
         words = base or WatchList(tuple(WatchedLabel(name) for name in names))
-        with replacing(watch_out) as partial, writing_to(watch_out):
+        with replacing(watch_out) as partial:
             partial.write_text(with_thresholds(words, fits).to_toml(), encoding="utf-8")
         if base is None:
             say(f"{watch_out} has the labels that have events; start from a list of all with "
@@ -197,7 +197,7 @@ def learn_command(
         learnt, summaries = learn(classifier, base, answers, target=target)
         if is_list:
             listed = write_examples(examples_folder, learnt, answers)
-            with replacing(out) as partial, writing_to(out):
+            with replacing(out) as partial:
                 partial.write_text(listed.to_toml(), encoding="utf-8")
         else:
             examples = classifier.examples_

@@ -19,12 +19,12 @@ import numpy as np
 import soundfile
 from msgspec import structs
 
-from driftscore.audio.decoding import Samples, check_file
-from driftscore.audio.recordings import Audio, native_blocks
+from driftscore.audio.decoding import check_file
+from driftscore.audio.recordings import Audio, read_part
 from driftscore.backbones.vectors import Matrix
 from driftscore.classifier import Classifier
 from driftscore.decisions.records import RIGHT, WRONG, StoredEvent
-from driftscore.decisions.review import TARGET
+from driftscore.decisions.review import TARGET, fit_threshold
 from driftscore.detector import Detector
 from driftscore.embedder import Embedder
 from driftscore.engines.examples import embed_examples
@@ -206,13 +206,9 @@ def fitted_multiple(
 ) -> float:
     """Return the threshold of a label: near the usual one with few answers, else by the answers."""
     values, hits = np.asarray(multiples, np.float64), np.asarray(right, np.bool_)
-    levels = np.unique(values)  # rising
-    reaching = [level for level in levels if hits[values >= level].mean() >= target]
-    if reaching:
-        below = levels[levels < reaching[0]]
-        wanted = float(reaching[0] + below[-1]) / 2 if len(below) else float(reaching[0])
-    else:
-        wanted = float(values[~hits].max()) * 1.05
+    choices = fit_threshold("", values, hits, target=target).choices
+    reaching = [choice.threshold for choice in choices if choice.precision >= target]
+    wanted = reaching[0] if reaching else float(values[~hits].max()) * 1.05
     reported = values >= usual
     if reported.any() and hits[reported].mean() >= target:
         wanted = min(wanted, usual)
@@ -246,23 +242,6 @@ def write_examples(folder: Path, watch: WatchList, answers: Sequence[AnsweredEve
 
 
 def excerpt(path: str | os.PathLike[str], start_s: float, end_s: float) -> Audio:
-    """Read a part of a recording, at most a minute; formats that can be sought in are quick."""
-    start_s, end_s = max(0.0, start_s), min(end_s, start_s + _MAX_S)
+    """Read a part of a recording, at most a minute."""
     check_file(Path(path))
-    try:
-        with soundfile.SoundFile(os.fspath(path)) as file:
-            file.seek(min(file.frames, round(start_s * file.samplerate)))
-            samples = file.read(round((end_s - start_s) * file.samplerate), dtype="float32")
-            return Audio(samples, file.samplerate)
-    except (soundfile.LibsndfileError, RuntimeError):  # a format that only ffmpeg reads
-        pass
-    parts: list[Samples] = [np.zeros(0, np.float32)]
-    with native_blocks(path) as (rate, blocks):
-        done = 0
-        for block in blocks:
-            first, last = round(start_s * rate) - done, round(end_s * rate) - done
-            parts.append(block[max(0, first) : max(0, last)])
-            done += len(block)
-            if done >= end_s * rate:
-                break
-    return Audio(np.concatenate(parts), rate)
+    return read_part(path, max(0.0, start_s), min(end_s, start_s + _MAX_S))

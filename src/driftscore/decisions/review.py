@@ -27,7 +27,9 @@ from typing import TypeVar
 
 import numpy as np
 from msgspec import structs
+from numpy.typing import NDArray
 
+from driftscore.backbones.vectors import Scores
 from driftscore.decisions.records import RIGHT, UNSURE, WRONG, StoredEvent
 from driftscore.decisions.store import MAX_CLIP_S, DecisionStore, is_database, open_store
 from driftscore.errors import FormatError, UsageError
@@ -234,8 +236,8 @@ def wilson(right: int, answers: int) -> tuple[float, float]:
 
 def fit_threshold(
     label: str,
-    scores: Sequence[float],
-    right: Sequence[bool],
+    scores: Sequence[float] | Scores,
+    right: Sequence[bool] | NDArray[np.bool_],
     *,
     in_use: float | None = None,
     target: float = TARGET,

@@ -33,7 +33,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from driftscore.backbones import Backbone, check_model
+from driftscore.backbones import Backbone, Named, check_model
 from driftscore.backbones.protocol import LocalBackbone
 from driftscore.backbones.stored import EmbeddingFile
 from driftscore.backbones.vectors import Matrix, Vector, lengths, matrix, unit
@@ -292,6 +292,10 @@ class StoredRows:
         """Yield all rows in order."""
         for part in self.parts:
             yield from part()
+
+    def check(self, model: Named, *, what: str) -> None:
+        """Refuse to use them with a model that did not make them; `what` names them in an error."""
+        check_model({"fingerprint": self.fingerprint, "backbone": self.name}, model, what=what)
 
     def read(self) -> Matrix:
         """Return all rows at once, as unit rows."""

@@ -21,7 +21,7 @@ from driftscore.errors import MissingExtraError, UsageError
 from driftscore.events.tracking import Event
 from driftscore.formats import visible
 from driftscore.pictures.tracks import HOURS_OF_DAY, HourCounts, PictureTrack, zone_text
-from driftscore.storage.files import cache_home, replacing, writing_to
+from driftscore.storage.files import cache_home, replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -91,7 +91,7 @@ def _figure(path: str | os.PathLike[str], width: float, height: float) -> "Itera
         yield figure
         metadata = {"Date": None} if kind == "svg" else {"Software": "driftscore"}
         figure.savefig(out, format=kind, dpi=110, metadata=metadata)
-    with replacing(path) as partial, writing_to(path):
+    with replacing(path) as partial:
         partial.write_bytes(out.getvalue())
 
 

@@ -43,9 +43,8 @@ Statistics = NDArray[np.float64]
 
 KIND = "calibration"
 MIN_CLIPS = 20
-ANCHOR_WEIGHT, ANCHOR_SHARPNESS, ANCHOR_WHITENING = 0.1, 1.0, 0.05
-"""How far `anchored` moves a prototype, how strongly it prefers the nearest clips, and how much the
-directions of noise are then played down."""
+ANCHOR_WEIGHT, ANCHOR_SHARPNESS = 0.1, 1.0
+"""How far `anchored` moves a prototype, and how strongly it prefers the nearest clips."""
 RECIPE = (
     "the recipe for every calibrated model: a gentle anchor, a gentle whitening, unit length; "
     "nothing was chosen for this model"
@@ -158,8 +157,7 @@ class Calibration:
     def cross_covariance(self) -> Statistics:
         """The covariance of the clean (rows) with the noisy embeddings (columns): (d, d)."""
         clean, noisy = self.clean.astype(np.float64), self.noisy.astype(np.float64)
-        product: Statistics = (clean - clean.mean(axis=0)).T @ (noisy - noisy.mean(axis=0))
-        return product / len(clean)
+        return (clean - clean.mean(axis=0)).T @ (noisy - noisy.mean(axis=0)) / len(clean)
 
     @lazy_property
     def noisy_covariance(self) -> Statistics:
@@ -268,44 +266,28 @@ def anchored(
     logits = sharpness * centred / (scores.std(axis=1, keepdims=True) + _TINY)
     shares = np.exp(logits - logits.max(axis=1, keepdims=True))
     shares /= shares.sum(axis=1, keepdims=True)
-    nearest = _unit(shares @ (clean - clean.mean(axis=0)))
-    return _unit((1 - weight) * wide + weight * nearest).astype(np.float32)
+    nearest = unit_wide(shares @ (clean - clean.mean(axis=0)))
+    return unit_wide((1 - weight) * wide + weight * nearest).astype(np.float32)
 
 
 def discounted(prototypes: Matrix, covariance: Statistics, amount: float) -> Matrix:
     """Return prototypes (I + amount * covariance * d / trace)^-1."""
     dim = len(covariance)
     matrix = np.eye(dim) + amount * dim / np.trace(covariance) * covariance
-    weights: Matrix = np.linalg.solve(matrix, prototypes.astype(np.float64).T).T.astype(np.float32)
-    return weights
+    return np.linalg.solve(matrix, prototypes.astype(np.float64).T).T.astype(np.float32)
 
 
-def anchored_weights(
-    prototypes: Matrix,
-    calibration: Calibration,
-    *,
-    weight: float = ANCHOR_WEIGHT,
-    sharpness: float = ANCHOR_SHARPNESS,
-    amount: float = ANCHOR_WHITENING,
-) -> Matrix:
-    """Return prototypes that are anchored, whitened and of unit length: the rule `anchor`."""
-    near = anchored(prototypes, calibration, weight=weight, sharpness=sharpness)
-    return unit(discounted(near, calibration.displacement, amount))
-
-
-def _unit(rows: Statistics) -> Statistics:
-    unit: Statistics = rows / (np.linalg.norm(rows, axis=1, keepdims=True) + _TINY)
-    return unit
+def unit_wide(rows: Statistics) -> Statistics:
+    """Return rows in float64 with length one; a row of zeros stays."""
+    return rows / (np.linalg.norm(rows, axis=1, keepdims=True) + _TINY)
 
 
 def _covariance(rows: Statistics) -> Statistics:
     centred = rows - rows.mean(axis=0)
-    product: Statistics = centred.T @ centred
-    return product / len(rows)
+    return centred.T @ centred / len(rows)
 
 
 def _rounded(rows: Matrix) -> NDArray[np.int8]:
     """Return rows as 8-bit integers; their lengths are lost, which unit rows do not need."""
     scale = _LEVELS / np.abs(rows).max(axis=1, keepdims=True)
-    levels: NDArray[np.int8] = np.round(rows * scale).astype(np.int8)
-    return levels
+    return np.round(rows * scale).astype(np.int8)

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import numpy as np
 from msgspec import Meta, Struct
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from driftscore.backbones.vectors import Matrix, Scores, Vector, matrix
 from driftscore.errors import FormatError, MismatchError, UsageError
@@ -193,12 +193,6 @@ def products(left: Matrix, right: Matrix) -> Scores:
     exact: Scores = left.astype(np.float64) @ right.astype(np.float64).T
     exact[...] = exact.astype(np.float32)
     return exact
-
-
-def top_rows(scores: Scores, count: int) -> NDArray[np.intp]:
-    """Return, for each column, the `count` rows with the highest score, ties by row order."""
-    order = np.argsort(-scores, axis=0, kind="stable")
-    return order[:count]
 
 
 @dataclass(eq=False, slots=True)  # not frozen: that takes five times as long to make

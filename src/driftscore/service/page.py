@@ -198,8 +198,8 @@ def add(state: State, content: Body) -> Json:
         "id": state.clips.add(audio, audio.samples.nbytes),
         "seconds": audio.seconds,
         "start_s": start_s,
-        "spectrogram": picture(part(audio, start_s, window_s)),
-        "overview": picture(audio) if audio.seconds > window_s else None,
+        "spectrogram": drawn(spectrogram(part(audio, start_s, window_s))),
+        "overview": drawn(spectrogram(audio)) if audio.seconds > window_s else None,
     }
 
 
@@ -231,7 +231,7 @@ def rank(state: State, clip_id: str, mix: LabelledMix) -> Json:
         "fits": detector.label_or_none("", row[0]).fits if can_reject else None,
         "unclear": dict(heads["default"].unclear),
         "unlike": heads["default"].summary.unlike,
-        "spectrogram": picture(audio),
+        "spectrogram": drawn(spectrogram(audio)),
         "milliseconds": round(1000 * (time.perf_counter() - begun), 1),
     }
 
@@ -272,7 +272,7 @@ def events(state: State, clip_id: str, mix: LabelledMix) -> Json:
         {"label": e.label, "start_s": e.start_s, "end_s": e.end_s, "score": e.score}
         for e in detector.events(audio)
     ]
-    return {"spectrogram": picture(audio), "events": rows}
+    return {"spectrogram": drawn(spectrogram(audio)), "events": rows}
 
 
 @routes.get("/page/clips/{clip_id}/sound")
@@ -326,7 +326,7 @@ def opened(state: State) -> Json:
         "id": OPENED,
         "name": recording.path.name,
         "seconds": recording.seconds,
-        "overview": _drawn(recording.overview()),
+        "overview": drawn(recording.overview()),
         "labels": recording.labels,
         "events": recording.events(),
     }
@@ -427,19 +427,11 @@ def noise_samples(state: ServiceState, name: str, length: int) -> Samples:
     return np.concatenate([samples, samples[::-1]])
 
 
-def picture(audio: Audio) -> Json:
+def drawn(picture: Picture) -> Json:
     """Return a spectrogram as the page draws it: its levels as base64, column by column."""
-    return _drawn(spectrogram(audio))
-
-
-def _drawn(drawn: Picture) -> Json:
-    columns, bands = drawn.levels.shape
-    return {
-        **vars(drawn),
-        "columns": columns,
-        "bands": bands,
-        "levels": base64.b64encode(drawn.levels.tobytes()).decode(),
-    }
+    columns, bands = picture.levels.shape
+    levels = base64.b64encode(picture.levels.tobytes()).decode()
+    return {**vars(picture), "columns": columns, "bands": bands, "levels": levels}
 
 
 def _rounded(scores: Sequence[float]) -> list[float]:

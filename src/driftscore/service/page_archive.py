@@ -8,7 +8,7 @@ from pathlib import Path
 
 from driftscore.audio.clock import start_of
 from driftscore.audio.recordings import Audio
-from driftscore.backbones import Backbone, check_model
+from driftscore.backbones import Backbone
 from driftscore.detector import Detector
 from driftscore.engines.archive import open_embeddings
 from driftscore.events.search import expected_precisions, search
@@ -25,9 +25,7 @@ class OpenedArchive:
 
     def check(self, backbone: Backbone) -> None:
         """Refuse an archive of another model."""
-        stored = open_embeddings(self.folder)
-        made_by = {"fingerprint": stored.fingerprint, "backbone": stored.name}
-        check_model(made_by, backbone, what=str(self.folder))
+        open_embeddings(self.folder).check(backbone, what=str(self.folder))
 
     def search(self, detector: Detector, top: int) -> dict[str, object]:
         """Return the best places of each label, best first; new shards are found as well."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
+from driftscore.audio import recordings
 from driftscore.audio.decoding import check_file
 from driftscore.audio.recordings import Audio, native_blocks, read_blocks
 from driftscore.audio.spectrogram import MAX_COLUMNS, Picture, spectrogram
@@ -85,19 +86,5 @@ class OpenedRecording:
 
 def read_part(path: Path, start_s: float, seconds: float, rate: int) -> Audio:
     """Return a part of a file at a sample rate, moved back at its end."""
-    try:
-        with soundfile.SoundFile(path) as sound:
-            native, length = sound.samplerate, round(seconds * sound.samplerate)
-            sound.seek(min(max(0, round(start_s * native)), max(0, sound.frames - length)))
-            samples = sound.read(length, dtype="float32", always_2d=True).mean(axis=1)
-    except soundfile.LibsndfileError:  # ffmpeg reads it from its beginning
-        with native_blocks(path) as (native, blocks):
-            first, last = round(start_s * native), round((start_s + seconds) * native)
-            parts, at = [np.zeros(0, np.float32)], 0
-            for block in blocks:
-                parts.append(block[max(0, first - at) : max(0, last - at)])
-                at += len(block)
-                if at >= last:
-                    break
-        samples = np.concatenate(parts)
-    return read_blocks((native, iter([samples])), rate=rate, name=path.name)
+    audio = recordings.read_part(path, start_s, start_s + seconds, full_length=True)
+    return read_blocks((audio.rate, iter([audio.samples])), rate=rate, name=path.name)

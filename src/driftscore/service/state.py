@@ -121,17 +121,15 @@ class ServiceState:
 
 async def service_state(request: Request) -> ServiceState:
     """Return the state of the service that a request came to."""
-    state: ServiceState = request.app.state.service
-    return state
+    return request.app.state.service
 
 
 State = Annotated[ServiceState, Depends(service_state)]
 """The parameter by which a route gets the state of its service."""
 
 
-async def admitted_body(request: Request) -> bytes:
+async def admitted_body(request: Request, state: State) -> bytes:
     """Return the body of a request; it is not read while the service is not ready or too busy."""
-    state: ServiceState = request.app.state.service
     state.check_admission()
     return await request.body()
 

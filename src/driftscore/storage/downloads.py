@@ -15,7 +15,8 @@ from typing import NoReturn
 
 import httpx
 
-from driftscore.errors import DownloadError, WriteError
+from driftscore.errors import DownloadError
+from driftscore.storage.files import writing_to
 from driftscore.system.progress import progress_bar
 
 TRIES = 5
@@ -178,12 +179,9 @@ def _length(url: str, response: httpx.Response) -> int | None:
 
 def _append(part: Path, position: int, block: bytes) -> None:
     """Write a block at `position`, the end of `part`; a full disk is an error that stays."""
-    try:
-        with open(part, "r+b" if position else "wb") as out:
-            out.seek(position)
-            out.write(block)
-    except OSError as error:
-        raise WriteError(f"Cannot write {part}: {error.strerror or error}") from error
+    with writing_to(part), open(part, "r+b" if position else "wb") as out:
+        out.seek(position)
+        out.write(block)
 
 
 def _size(part: Path) -> int:

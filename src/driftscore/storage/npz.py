@@ -67,8 +67,7 @@ def read_npy(path: Path, *, what: str) -> FileArray:
     with reading(path, what, advice="make it again, or copy it again"), open(path, "rb") as file:
         _check_header(file, size, path.name)
         file.seek(0)
-        array: FileArray = npy.read_array(file, allow_pickle=False)
-        return array
+        return npy.read_array(file, allow_pickle=False)
 
 
 def npy_blocks(

@@ -32,5 +32,4 @@ class lazy_property(Generic[Owner, Value]):  # noqa: N801 (a decorator)
     def __get__(self, instance: Owner | None, owner: type) -> "lazy_property[Owner, Value] | Value":
         if instance is None:
             return self
-        value: Value = vars(instance).setdefault(self._name, self._compute(instance))
-        return value
+        return vars(instance).setdefault(self._name, self._compute(instance))

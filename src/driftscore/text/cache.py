@@ -76,11 +76,6 @@ class MemoryTextCache(TextCache):
         self._rows: OrderedDict[tuple[str, str, str], Vector] = OrderedDict()
         self._lock = Lock()
 
-    @property
-    def row_count(self) -> int:
-        """How many rows it has; not its length: an empty cache must not count as none."""
-        return len(self._rows)
-
     def get(self, table: str, model: str, keys: Sequence[str]) -> dict[str, Vector]:
         """Return the rows of a table that are present, by key."""
         rows: dict[str, Vector] = {}

@@ -198,8 +198,7 @@ def _bias(graph: Graph, block: str, side: int, window: int, shift: int) -> NDArr
         regions = regions.reshape(-1, window**2)
         strangers = regions[:, None, :] != regions[:, :, None]
         bias = bias + np.where(strangers, np.float32(_MASKED), np.float32(0))[:, None]
-    masked: NDArray[np.float32] = bias.astype(np.float32)
-    return masked
+    return bias.astype(np.float32)
 
 
 def _block(

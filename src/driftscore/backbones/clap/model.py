@@ -152,8 +152,7 @@ class Clap(Backbone):
 
     def encode(self, features: Features) -> Vector:
         """Return the unit embedding of the log-mel of one window."""
-        row: Vector = unit(self.towers.audio([features]))[0]
-        return row
+        return unit(self.towers.audio([features]))[0]
 
     def encode_batch(self, features: Sequence[Features]) -> Matrix:
         """Return the unit embeddings of windows."""

@@ -129,8 +129,7 @@ def tensors_of(model: TorchModel) -> dict[str, NDArray[np.float32]]:
 
 def _pooled(out: Any) -> Matrix:
     """Return the embeddings: transformers 5 wraps them in an object, 4 returns the tensor."""
-    rows: Matrix = getattr(out, "pooler_output", out).cpu().float().numpy()
-    return rows
+    return getattr(out, "pooler_output", out).cpu().float().numpy()
 
 
 def load_torch(

@@ -45,8 +45,7 @@ class Mn04(Backbone):
 
     def encode(self, features: Features) -> Vector:
         """Return the unit embedding of the log-mel of one window."""
-        row: Vector = self.space.embed_logits(self.tagger.run(features)[None])[0]
-        return row
+        return self.space.embed_logits(self.tagger.run(features)[None])[0]
 
     def embed_text(self, texts: Sequence[str]) -> Matrix:
         """Return one unit row per text."""

@@ -49,8 +49,7 @@ class Tagger:
 
     def run(self, mel: Spectrogram) -> NDArray[np.float32]:
         """Return the 527 AudioSet logits of the log-mel of one clip."""
-        logits: NDArray[np.float32] = self._session.run("logits", {"log_mel": mel[None, None]})[0]
-        return logits
+        return self._session.run("logits", {"log_mel": mel[None, None]})[0]
 
     def logits(self, samples_32k: Samples) -> NDArray[np.float32]:
         """Return the 527 AudioSet logits of one clip."""

@@ -74,8 +74,7 @@ class Corpus:
     @property
     def about(self) -> About:
         """Title, licence, citation and official files."""
-        about: About = self.plugin.ABOUT
-        return about
+        return self.plugin.ABOUT
 
     def home(self, folder: str | Path | None = None) -> Path:
         """Return the folder: this one, the corpus's own default, or one in the data home."""

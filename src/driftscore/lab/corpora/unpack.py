@@ -130,7 +130,7 @@ class _BoundedHeader(tarfile.TarInfo):
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
         if self.size < 0 or (not self.isreg() and self.size > MAX_HEADER):
             raise tarfile.HeaderError("a header asks for more than it may have")
-        return super()._proc_member(archive)  # type: ignore[misc, no-any-return]
+        return super()._proc_member(archive)  # type: ignore[misc]
 
 
 def _tar_entries(archive: Path) -> Iterator[Entry]:

@@ -52,8 +52,7 @@ def box_response(rate: int, rt60_s: float) -> Floats:
     frame = np.rint(distance / SPEED_M_S * rate).astype(np.intp)
     inside = frame < frames
     pulses = reflection ** reflections[inside] / (4 * np.pi * distance[inside])
-    response: Floats = np.bincount(frame[inside], weights=pulses, minlength=frames).astype(float)
-    return response
+    return np.bincount(frame[inside], weights=pulses, minlength=frames).astype(float)
 
 
 def absorption(rt60_s: float) -> float:

@@ -35,7 +35,7 @@ def draw_time(rng: np.random.Generator) -> float:
 
 
 def draw_soundscape(
-    events: Sequence[Sound],
+    events: Sound | Sequence[Sound],
     background: Excerpt | None,
     *,
     times: Sequence[float] | None = None,
@@ -46,11 +46,13 @@ def draw_soundscape(
     seed: str = "",
     rng: np.random.Generator,
 ) -> MixRecord:
-    """Fix a soundscape; without a background the events still have the level ref_db + snr_db.
+    """Fix a soundscape of one event, or of several.
 
-    `times` are the seconds at which the events begin; None draws them. `reverb` is the amount of
-    SoX reverb in [0, 1]; None, Scaper's default, is none.
+    Without a background the events still have the level ref_db + snr_db. `times` are the seconds at
+    which the events begin; None draws them. `reverb` is the amount of SoX reverb in [0, 1]; None,
+    Scaper's default, is none.
     """
+    events = [events] if isinstance(events, Sound) else events
     if not events:
         raise UsageError("A soundscape needs at least one event")
     check_reverb(reverb)
@@ -84,24 +86,6 @@ def draw_soundscape(
         parts.append(mix_part("event", taken, start, gain_db))
     fixed = (placement, FADE_S, REF_DB, reverb, seed)
     return MixRecord(mixing, snr_db, rate, frames, tuple(parts), *fixed)
-
-
-def draw_event(
-    event: Sound,
-    background: Excerpt,
-    *,
-    reverb: float | None = None,
-    snr_db: float,
-    meter: LoudnessMeter,
-    mixing: str,
-    seed: str = "",
-    rng: np.random.Generator,
-) -> MixRecord:
-    """Fix a soundscape of one event, placed at a time that is drawn."""
-    return draw_soundscape(
-        [event], background, reverb=reverb, snr_db=snr_db, meter=meter, mixing=mixing, seed=seed,
-        rng=rng,
-    )  # fmt: skip
 
 
 def soundscape_s(event_s: float) -> float:

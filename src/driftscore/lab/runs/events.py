@@ -28,6 +28,7 @@ from driftscore.lab.psds import by_threshold, psds
 from driftscore.lab.runs.scoring import stamp
 from driftscore.lab.runs.scorings import (
     needs_of,
+    prompts_of,
     settings_of,
     supplied_setting,
     uses_calibration,
@@ -35,7 +36,6 @@ from driftscore.lab.runs.scorings import (
 from driftscore.lab.runs.store import ArrayFiles, Arrays
 from driftscore.lab.runs.truth import METRIC
 from driftscore.scoring.rules import Needs
-from driftscore.text.presets import load_preset
 
 PROTOCOL = 3
 """Part of the key of every cell about events; raise it whenever the detector changes a number."""
@@ -91,9 +91,7 @@ def find_events(
         rule=scoring.rule,
         settings=settings_of(scoring),
         standardised=uses_calibration(scoring),
-        prompts=load_preset().prompts.changed(
-            pack=scoring.pack, direction=scoring.direction, reference=scoring.reference
-        ),
+        prompts=prompts_of(scoring),
         progress=False,
     )
     detect = Detection(false_alarms=MANY) if unlikely else Detection()

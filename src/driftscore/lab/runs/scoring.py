@@ -38,6 +38,7 @@ from driftscore.lab.runs.embedding import (
 )
 from driftscore.lab.runs.scorings import (
     needs_of,
+    prompts_of,
     rule_of,
     settings_of,
     supplied_setting,
@@ -50,7 +51,7 @@ from driftscore.scoring.calibration import Calibration
 from driftscore.scoring.head import Head
 from driftscore.scoring.rules import NOISY_PROMPTS, Needs, compile_head
 from driftscore.text.cache import TextCache, TextEncoder
-from driftscore.text.presets import DEFAULT_PRESET, PromptSettings, load_preset
+from driftscore.text.presets import DEFAULT_PRESET
 from driftscore.text.prompts import compose, words
 from driftscore.version import __version__
 
@@ -84,7 +85,7 @@ class ConditionData:
     def bank(self, scoring: Scoring) -> ClassBank:
         """Return the bank of a scoring: with noisy prompts only if its rule needs them."""
         noisy = bool(needs_of(scoring) & NOISY_PROMPTS)
-        texts = compose(self.truth.labels, _prompts(scoring), noisy=noisy)
+        texts = compose(self.truth.labels, prompts_of(scoring), noisy=noisy)
         with warnings.catch_warnings():
             # A class whose drift vanishes gets no bonus, which is visible in the report.
             warnings.simplefilter("ignore", VanishingDriftWarning)
@@ -101,13 +102,6 @@ class ConditionData:
 def load_calibration(file: str) -> Calibration:
     """Return a calibration, whose statistics are computed once per process."""
     return Calibration.load(file)
-
-
-def _prompts(scoring: Scoring) -> PromptSettings:
-    """Return how the prompts of a scoring are composed."""
-    return load_preset().prompts.changed(
-        pack=scoring.pack, direction=scoring.direction, reference=scoring.reference
-    )
 
 
 class _RememberingEncoder(TextEncoder):
@@ -296,7 +290,7 @@ def _learnt_head(data: ConditionData, scoring: Scoring) -> Head:
         backbone=data.backbone,
         rule=scoring.rule,
         settings=settings_of(scoring),
-        prompts=_prompts(scoring),
+        prompts=prompts_of(scoring),
         calibration=file if file is None else load_calibration(file),
         progress=False,
     )

@@ -14,6 +14,7 @@ from itertools import product
 from driftscore.lab.conditions import Scoring
 from driftscore.scoring.rules import KIND, NOISY_PROMPTS, Needs, Rule, find_rule
 from driftscore.system import plugins as registry
+from driftscore.text.presets import PromptSettings, load_preset
 
 Value = str | int | float
 GridAxes = Mapping[str, Sequence[Value]]
@@ -70,6 +71,13 @@ def settings_of(scoring: Scoring) -> dict[str, object]:
     if scoring.variant:
         settings |= dict(rule_of(scoring.rule).variant(scoring.variant).values)
     return settings
+
+
+def prompts_of(scoring: Scoring) -> PromptSettings:
+    """Return how the prompts of a scoring are composed."""
+    return load_preset().prompts.changed(
+        pack=scoring.pack, direction=scoring.direction, reference=scoring.reference
+    )
 
 
 def uses_calibration(scoring: Scoring) -> bool:

@@ -8,13 +8,14 @@ label c, and D the covariance of the noisy minus the clean rows. All rows of W h
 that a score is a cosine and labels are compared on one scale.
 """
 
+from driftscore.backbones.vectors import unit
 from driftscore.scoring.bank import ClassBank
 from driftscore.scoring.calibration import (
     ANCHOR_SHARPNESS,
     ANCHOR_WEIGHT,
-    ANCHOR_WHITENING,
     Calibration,
-    anchored_weights,
+    anchored,
+    discounted,
 )
 from driftscore.scoring.head import Head
 from driftscore.scoring.rules.protocol import Needs
@@ -29,10 +30,8 @@ def compile(
     calibration: Calibration,
     weight: float = ANCHOR_WEIGHT,
     sharpness: float = ANCHOR_SHARPNESS,
-    amount: float = ANCHOR_WHITENING,
+    amount: float = 0.05,
 ) -> Head:
     """Return the head of anchored and whitened prototypes of unit length."""
-    weights = anchored_weights(
-        bank.prototypes, calibration, weight=weight, sharpness=sharpness, amount=amount
-    )
-    return Head(bank.labels, weights)
+    near = anchored(bank.prototypes, calibration, weight=weight, sharpness=sharpness)
+    return Head(bank.labels, unit(discounted(near, calibration.displacement, amount)))

@@ -11,7 +11,6 @@ W_c = unit(P_c + beta_c d_c), with one of these drifts (`drift`), all from a cal
 P_c is the prototype of the class, or with `anchored` the weights of the rule `anchor`.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,9 @@ from numpy.typing import NDArray
 
 from driftscore.errors import unknown
 from driftscore.scoring.bank import ClassBank
-from driftscore.scoring.calibration import Calibration, anchored_weights
+from driftscore.scoring.calibration import Calibration, unit_wide
 from driftscore.scoring.head import Head
+from driftscore.scoring.rules import anchor
 from driftscore.scoring.rules.protocol import Needs, Variant
 
 SHORT = "DAS, refined"
@@ -50,20 +50,20 @@ def compile(
         raise unknown("drift", drift, DRIFTS)
     prototypes = bank.prototypes
     if anchored:
-        chosen: Mapping[str, Any] = calibration.settings.get("anchor", {})
-        prototypes = anchored_weights(prototypes, calibration, **chosen)
+        chosen: Any = calibration.settings.get("anchor", {})
+        prototypes = anchor.compile(bank, calibration=calibration, **chosen).weights
     drifts = bank.drifts.astype(np.float64)
     betas: NDArray[np.float64] = np.full((len(drifts), 1), beta)
     if drift == "refined":
-        drifts = _unit(drifts + measured(bank, calibration))
+        drifts = unit_wide(drifts + measured(bank, calibration))
     elif drift == "aligned":
         _, directions = np.linalg.eigh(calibration.displacement)
         strongest = directions[:, -_DIRECTIONS:]
-        drifts = _unit(drifts @ strongest @ strongest.T)
+        drifts = unit_wide(drifts @ strongest @ strongest.T)
     elif drift == "by_label":
         fits = np.maximum(0, (drifts * measured(bank, calibration)).sum(axis=1, keepdims=True))
         betas *= fits / max(float(fits.mean()), 1e-12)
-    return Head(bank.labels, _unit(prototypes + betas * drifts).astype(np.float32))
+    return Head(bank.labels, unit_wide(prototypes + betas * drifts).astype(np.float32))
 
 
 def measured(bank: ClassBank, calibration: Calibration) -> NDArray[np.float64]:
@@ -71,9 +71,4 @@ def measured(bank: ClassBank, calibration: Calibration) -> NDArray[np.float64]:
     moved = calibration.noisy.astype(np.float64) - calibration.clean
     logits = _SHARPNESS * (bank.prototypes.astype(np.float64) @ calibration.clean.T)
     shares = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return _unit((shares / shares.sum(axis=1, keepdims=True)) @ moved)
-
-
-def _unit(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    unit: NDArray[np.float64] = rows / (np.linalg.norm(rows, axis=1, keepdims=True) + 1e-12)
-    return unit
+    return unit_wide((shares / shares.sum(axis=1, keepdims=True)) @ moved)

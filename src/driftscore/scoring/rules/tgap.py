@@ -10,7 +10,7 @@ import numpy as np
 from driftscore.backbones.vectors import Matrix
 from driftscore.errors import UsageError
 from driftscore.scoring.bank import ClassBank
-from driftscore.scoring.head import Head, products, top_rows
+from driftscore.scoring.head import Head, products
 from driftscore.scoring.rules.protocol import Needs, Variant
 
 SHORT = "TGAP"
@@ -33,6 +33,7 @@ def compile(bank: ClassBank, *, pool: Matrix, nearest: int = 10) -> Head:
             f"TGAP averages the {nearest} nearest clips of the pool, which has {len(pool)}; "
             "give a larger pool or another `nearest`"
         )
-    chosen = top_rows(products(pool, bank.prototypes), nearest)  # nearest x C
+    ranked = np.argsort(-products(pool, bank.prototypes), axis=0, kind="stable")
+    chosen = ranked[:nearest]  # nearest x C; ties by the order of the pool
     prototypes = pool[chosen].mean(axis=0, dtype=np.float64).astype(np.float32)
     return Head(bank.labels, prototypes)

@@ -3,23 +3,17 @@
 score = z . P_c - tau * (gbar . P_c), P_c as in TGAP and gbar as in ZS-Audio.
 """
 
+from dataclasses import replace
+
 from driftscore.backbones.vectors import Matrix
 from driftscore.scoring.bank import ClassBank
 from driftscore.scoring.head import Head
 from driftscore.scoring.rules import tgap
-from driftscore.scoring.rules.protocol import Needs, Variant
+from driftscore.scoring.rules.protocol import Needs
 
 SHORT = "TGAP-A"
 NEEDS = Needs.POOL | Needs.NOISE
-VARIANTS = (
-    Variant(
-        "noisy",
-        "TGAP-A, noisy pool",
-        "the noisy clips of the other folds are its pool",
-        setting="pool",
-        preset="acevedo2025",
-    ),
-)
+VARIANTS = (replace(tgap.VARIANTS[0], heading="TGAP-A, noisy pool"),)
 
 
 def compile(

@@ -63,8 +63,7 @@ class Noise(Corpus):
         """Draw an excerpt of `seconds` at `rate` without any of the labels in `avoid`."""
         folder = self.home(home)
         if hasattr(self.plugin, "sample"):
-            drawn: Excerpt = self.plugin.sample(seconds, rate, rng, home=folder, avoid=avoid)
-            return drawn
+            return self.plugin.sample(seconds, rate, rng, home=folder, avoid=avoid)
         candidates = usable(_recordings(self, folder), avoid)
         chosen = candidates[int(rng.integers(len(candidates)))]
         sound = Sound(chosen.file, load(chosen.file, rate), chosen.environment)

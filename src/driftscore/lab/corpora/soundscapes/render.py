@@ -82,5 +82,4 @@ def _ramp(frames: NDArray[np.int64], fade: int) -> Floats:
     """Return a quarter sine over the first `fade` frames, then ones."""
     if fade < 2:
         return np.ones(len(frames))
-    ramp: Floats = np.sin(np.pi / 2 * np.minimum(frames / (fade - 1), 1.0))
-    return ramp
+    return np.sin(np.pi / 2 * np.minimum(frames / (fade - 1), 1.0))

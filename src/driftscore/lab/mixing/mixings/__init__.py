@@ -13,44 +13,19 @@ different methods are different numbers and never share a column.
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-import numpy as np
-
 from driftscore.errors import UsageError
-from driftscore.lab.mixing.loudness import LoudnessMeter
 from driftscore.lab.mixing.record import MixRecord
-from driftscore.lab.mixing.sounds import Excerpt, Sound
 from driftscore.system import plugins
 
 KIND = plugins.Kind("mixing", __name__, "draw")
-
-
-class Draw(Protocol):
-    """Fix a mix of an event and a background."""
-
-    def __call__(
-        self,
-        event: Sound,
-        background: Excerpt,
-        *,
-        snr_db: float,
-        meter: LoudnessMeter,
-        seed: str = "",
-        rng: np.random.Generator,
-    ) -> MixRecord:
-        """Return the record of the mix."""
 
 
 @runtime_checkable
 class MixingModule(Protocol):
     """A module, or an object, that defines a mixing method."""
 
-    draw: Draw
+    draw: Callable[..., MixRecord]
     background_s: Callable[[float], float]
-
-
-def mixing_names() -> tuple[str, ...]:
-    """Return the names of all mixing methods."""
-    return plugins.names(KIND)
 
 
 def find_mixing(name: str) -> MixingModule:

@@ -5,7 +5,7 @@ The details are in `driftscore.lab.mixing.soundscape`.
 
 from functools import partial
 
-from driftscore.lab.mixing.soundscape import draw_event, soundscape_s
+from driftscore.lab.mixing.soundscape import draw_soundscape, soundscape_s
 
-draw = partial(draw_event, mixing="scaper")
+draw = partial(draw_soundscape, mixing="scaper")
 background_s = soundscape_s

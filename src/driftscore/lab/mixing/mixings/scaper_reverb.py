@@ -6,7 +6,7 @@ Scaper's `reverb=0` is the smallest amount of the effect, not its absence: see
 
 from functools import partial
 
-from driftscore.lab.mixing.soundscape import draw_event, soundscape_s
+from driftscore.lab.mixing.soundscape import draw_soundscape, soundscape_s
 
-draw = partial(draw_event, reverb=0.0, mixing="scaper_reverb")
+draw = partial(draw_soundscape, reverb=0.0, mixing="scaper_reverb")
 background_s = soundscape_s
