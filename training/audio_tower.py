@@ -162,9 +162,7 @@ class Run:
         self.mapping = Mappings(self.tower.shape)
         saved = self._saved()
         if saved is None:
-            batches = [self.mixer[number].log_mel for number in range(8)]
-            mels = torch.cat([mel[..., :240] for mel in batches if mel.shape[-1] >= 240])
-            load_exported(self.tower, settings.start, mels)
+            load_exported(self.tower, settings.start, self.mixer.first_mels())
         self.engines = optimisers(self.tower, self.mapping)
         self.peaks = [engine.param_groups[0]["lr"] for engine in self.engines]
         self.average = Average(self.tower, settings.average)

@@ -16,6 +16,7 @@ def commands(models: list[str]) -> list[list[str]]:
     """Return the commands, as arguments of the interpreter."""
     store, grid = str(WORK / "lab"), "training/grids/{}.toml".format
     lab = ["-m", "driftscore", "lab", "run", "--workers", "2", "--store", store]
+    only = [part for model in models for part in ("--backbone", model)]
     return [
         ["-m", "training.sets"],
         ["-m", "training.calibration", *models],
@@ -26,7 +27,7 @@ def commands(models: list[str]) -> list[list[str]]:
         ["-m", "training.choose", *models, "--store", store, "--left-out"],
         ["-m", "training.promise", *models, "--store", store],
         # A store of its own: it has other SNRs and sizes of the same sets.
-        [*lab[:-1], f"{store}-examples", grid("examples")],
+        [*lab[:-1], f"{store}-examples", *only, grid("examples")],
         ["-m", "training.examples", *models, "--store", f"{store}-examples"],
     ]
 

@@ -178,7 +178,7 @@ def largest_difference(tower: AudioTower, audio: Path, pool: Path) -> float:
 def blended(first: Path, second: Path, share: float) -> AudioTower:
     """Return the mean of two exported towers, with statistics estimated anew."""
     mixer = Mixer(Bank(), Recipe(), SEED)
-    mels = torch.cat([mixer[number].log_mel[:, :, :, :240] for number in range(3)])
+    mels = mixer.first_mels()
     towers = AudioTower(Shape()), AudioTower(Shape())
     for tower, home in zip(towers, (first, second), strict=True):
         load_exported(tower, home, mels)

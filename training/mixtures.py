@@ -140,6 +140,11 @@ class Mixer:
         rng = np.random.default_rng([seed])
         self._synthetic = [synthetic_noise(10 * RATE, rng) for _ in range(48)]
 
+    def first_mels(self) -> Tensor:
+        """Return 2.4 s of the log-mels of some examples, for the statistics of batch norms."""
+        mels = [self[number].log_mel for number in range(8)]
+        return torch.cat([mel[..., :240] for mel in mels if mel.shape[-1] >= 240])
+
     def __getitem__(self, index: int) -> Batch:
         rng, recipe = np.random.default_rng([self._seed, index]), self._recipe
         lengths, shares = zip(*recipe.lengths, strict=True)
