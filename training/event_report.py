@@ -202,7 +202,7 @@ def tables(part: str, embedder: Embedder) -> str:
     for budget, by_word in budgets.items():
         alarms, hours = np.array([*by_word.values()]).T
         near, none = near_and_none(alarms, hours, budget)
-        by_chance = rng.poisson(budget * hours, (DRAWS, len(hours)))
+        by_chance = rng.poisson(budget * hours, (DRAWS, len(hours))).astype(np.float64)
         best_near, best_none = near_and_none(by_chance, hours, budget)
         lines.append(
             f"| {budget:g} | {alarms.sum() / hours.sum():.2f} | {near:.0f} of {len(hours)} "
@@ -215,19 +215,19 @@ def tables(part: str, embedder: Embedder) -> str:
     ]
     lines += ["", "| promised | words | recall |", "| --- | --- | --- |"]
     for _, level in PROMISES:
-        own = [word for word in occurring.values() if word.promised == level]
-        if own:
-            recall = sum(word.hits for word in own) / sum(word.true for word in own)
-            lines.append(f"| {level} | {len(own)} | {recall:.2f} |")
+        promised = [word for word in occurring.values() if word.promised == level]
+        if promised:
+            recall = sum(word.hits for word in promised) / sum(word.true for word in promised)
+            lines.append(f"| {level} | {len(promised)} | {recall:.2f} |")
     lines += ["", "| word | found | false alarms per hour | onset error (s) | promised |"]
     lines += ["| --- | --- | --- | --- | --- |"]
     ranked = sorted(
         words.items(), key=lambda item: (-item[1].recall if item[1].true else 1, item[0])
     )
     for name, word in ranked:
-        found = f"{word.hits} of {word.true}" if word.true else "never occurs"
+        share = f"{word.hits} of {word.true}" if word.true else "never occurs"
         lines.append(
-            f"| {name} | {found} | {word.alarms / word.hours:.1f} | "
+            f"| {name} | {share} | {word.alarms / word.hours:.1f} | "
             f"{median(word.onset_errors_s)} | {word.promised} |"
         )
     return "\n".join(lines)

@@ -72,6 +72,7 @@ def main() -> None:
     reaches, tails = dict[str, float](), list[float]()
     for _, _, detector, _ in families:
         calibration = detector.calibration
+        assert calibration is not None
         scores = detector.head.scores(np.concatenate([calibration.clean, calibration.noisy]))
         high = np.quantile(scores, 0.99, axis=0) - np.median(scores, axis=0)
         tails += (high / spread_of(scores))[: len(detector.reaches)].tolist()

@@ -213,7 +213,7 @@ def altered(samples: Samples, label: str, rng: np.random.Generator) -> Samples:
         blocks = len(clip) // 640
         level = (clip[: blocks * 640].reshape(blocks, 640) ** 2).mean(axis=1)
         loudest = int(level.argmax()) if blocks else 0
-        quiet = np.flatnonzero(level[:loudest] < level[loudest] / 100) if blocks else []
+        quiet = np.flatnonzero(level[:loudest] < level[loudest : loudest + 1] / 100)
         first = 640 * (int(quiet[-1]) + 1 if len(quiet) else 0)
         return clip[first : first + round(float(rng.uniform(*SHORT_S)) * RATE)]
     fade = min(round(CROSSFADE_S * RATE), len(clip) // 4)
@@ -230,7 +230,7 @@ def material(family: Family) -> Material:
     clips: dict[str, list[str]] = {}
     paths: dict[str, Path] = {}
     resembling = set().union(*(alike(word) for word in (*family.words, *family.absent)))
-    names = ("urban_choose", "kitchen_choose", "esc50_choose", "esc50_train")
+    names: tuple[str, ...] = ("urban_choose", "kitchen_choose", "esc50_choose", "esc50_train")
     if family.part == "report":
         names = ("urban", "kitchen", "office", "animals", "esc50")
     for name in dict.fromkeys((*family.sets, *names)):
