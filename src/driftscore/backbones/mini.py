@@ -167,7 +167,8 @@ def load(home: str | PathLike[str] = HOME, *, device: str = CPU) -> Mini:
         if missing := [n for n in {*sums, *_FILES} if n not in sums or not (folder / n).is_file()]:
             raise FormatError(f"{missing[0]} is missing")
     except (OSError, KeyError, TypeError, ValueError, AttributeError, FormatError) as error:
-        raise FormatError(f"The model in {home} is incomplete ({error}); {_AGAIN}") from error
+        advice = _AGAIN if folder == HOME else "mini:FOLDER takes a folder with a build of mini"
+        raise FormatError(f"The model in {home} is incomplete ({error}); {advice}") from error
     model = Mini(folder, sums, device)
     if folder == HOME:
         model.calibration_file = CALIBRATIONS / "mini.safetensors"
