@@ -17,8 +17,8 @@ from driftscore.errors import FormatError, UsageError
 
 from .conftest import noise_clip
 
-CORRECT_EVENTS = 299
-"""Of the 400 shared events, those that get the right one of 50 labels with cosine: 74.8 %, as the
+CORRECT_EVENTS = 295
+"""Of the 400 shared events, those that get the right one of 50 labels with cosine: 73.8 %, as the
 model card says. The figure belongs to the weights; change it together with them."""
 
 

@@ -33,21 +33,21 @@ from driftscore.errors import UsageError
 DEFAULT_FALSE_ALARMS = 1.0
 """False alarms per hour and label, in a place with two other sounds per minute."""
 RATES = (
-    (2.0, 5.36), (2.5, 2.83), (3.0, 1.57), (3.5, 0.763), (4.0, 0.447), (4.5, 0.263), (5.0, 0.118),
-    (5.5, 0.0395),
+    (2.0, 5.41), (2.5, 3.0), (3.0, 1.67), (3.5, 0.855), (4.0, 0.447), (4.5, 0.224), (5.0, 0.118),
+    (5.5, 0.0526),
 )  # fmt: skip
 """Multiples of the spread, and how often per hour other sounds reach them for one label."""
 MAX_SKEW = 1.5
 """How much wider the upper half of other sounds may be than the lower one; chosen on the families
 "choose" of `training.corpora.event_families`, where 1.2 to 1.8 are alike."""
-MIN_LEARNT, TYPICAL_TAIL, MAX_TAIL_SHIFT = 3, 4.1, 1.0
+MIN_LEARNT, TYPICAL_TAIL, MAX_TAIL_SHIFT = 3, 4.0, 1.0
 """A label with so many examples is not like a label in words, for which the rates were measured.
 One in a hundred sounds of the calibration reaches `TYPICAL_TAIL` for the median of the labels in
 words of the measurement: the multiple of a learnt label moves by the difference, up to a limit."""
-TOP_SHARE, TYPICAL_REACH, REACH_WEIGHT, MAX_REACH_SHIFT = 1 / 320, 6.4, 0.2, 1.0
+TOP_SHARE, TYPICAL_REACH, REACH_WEIGHT, MAX_REACH_SHIFT = 1 / 320, 6.3, 0.2, 1.0
 """The share of sounds that a reach is the mean of, the reach of the median word, and how far a
 threshold moves with it; chosen on the families "choose" of `training.corpora.event_families`."""
-LOW_RATE = 7.8
+LOW_RATE = 7.58
 """How often per hour other sounds reach the lowest multiple of `RATES` for one label, if its
 threshold does not move."""
 RESTLESS_H, FORGET_H, MAX_RESTLESS = 0.5, 3.0, 2.5
