@@ -72,8 +72,8 @@ def check(name: str, home: str | None) -> None:
     $ driftscore data check esc50
     $ driftscore data check esc50 --home here/
     """
-    corpus = download.find_corpus(name)
-    lacking = corpus.missing(home)
+    corpus = download.find_corpus(name, home)
+    lacking = corpus.missing()
     for line in lacking:
         print(line)
     if lacking:

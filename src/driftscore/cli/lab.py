@@ -293,8 +293,7 @@ def soundscape(
     $ driftscore lab soundscape day.flac --dataset esc50 --noise demand --words "dog, siren"
     """
     check_target(out)
-    corpora = find_dataset(dataset, home), find_noise(noise, noise_home)
-    material = Material.of(*corpora, home=home, noise_home=noise_home)
+    material = Material.of(find_dataset(dataset, home), find_noise(noise, noise_home))
     if truth is not None:
         drawn = read_soundscape(truth)
     else:

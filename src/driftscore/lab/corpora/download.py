@@ -60,11 +60,11 @@ def corpus_names() -> tuple[str, ...]:
     return tuple(sorted({*dataset_names(), *noise_names()}))
 
 
-def find_corpus(name: str) -> Corpus:
+def find_corpus(name: str, home: str | Path | None = None) -> Corpus:
     """Return a dataset or noise by its name."""
     if name not in corpus_names():
         raise unknown("dataset or noise", name, corpus_names())
-    return find_dataset(name) if name in dataset_names() else find_noise(name)
+    return find_dataset(name, home) if name in dataset_names() else find_noise(name, home)
 
 
 def get(
@@ -80,8 +80,8 @@ def get(
     `mirror` is a server with the same paths; `keep` keeps the archives; `show` is whether to show
     a progress bar (None: on a terminal only).
     """
-    corpus = find_corpus(name)
-    folder = corpus.home(home)
+    corpus = find_corpus(name, home)
+    folder = corpus.folder
     if not corpus.about.files:
         raise UsageError(f"{corpus.about.title} has nothing to download: give your own folder")
     if mirror is not None and not _MIRROR.fullmatch(mirror):
@@ -97,7 +97,7 @@ def get(
     if unfinished := archives.pop():
         raise FormatError(f"{unfinished[-1].name} is a part of a zip whose last part is not listed")
     missing = [files for files in archives if any(done.get(f.name) != f.md5 for f in files)]
-    if not missing and corpus.missing(folder):  # complete once, but something was deleted since
+    if not missing and corpus.missing():  # complete once, but something was deleted since
         missing = archives
     for remotes in missing:
         try:
@@ -107,7 +107,7 @@ def get(
         done |= {remote.name: remote.md5 for remote in remotes}
         with replacing(folder / DONE) as partial:
             partial.write_text(json.dumps(done, indent=1, sort_keys=True), encoding="utf-8")
-    return corpus.complete(folder)
+    return corpus.complete()
 
 
 def _fetch(remotes: list[Remote], folder: Path, *, keep: bool, show: bool | None) -> None:

@@ -70,28 +70,30 @@ class Corpus:
 
     name: str
     plugin: Any
+    home: str | Path | None = None
 
     @property
     def about(self) -> About:
         """Title, licence, citation and official files."""
         return self.plugin.ABOUT
 
-    def home(self, folder: str | Path | None = None) -> Path:
-        """Return the folder: this one, the corpus's own default, or one in the data home."""
-        if folder is not None and not is_reference(folder):
-            return Path(folder).expanduser()
+    @property
+    def folder(self) -> Path:
+        """Its folder: `home`, the corpus's own default, or one in the data home."""
+        if self.home is not None and not is_reference(self.home):
+            return Path(self.home).expanduser()
         if hasattr(self.plugin, "default_home"):
             return Path(self.plugin.default_home())
         return data_home() / self.name
 
-    def missing(self, home: str | Path | None = None) -> list[str]:
+    def missing(self) -> list[str]:
         """Return everything that the folder lacks."""
-        return list(self.plugin.missing(self.home(home)))
+        return list(self.plugin.missing(self.folder))
 
-    def complete(self, home: str | Path | None = None) -> Path:
+    def complete(self) -> Path:
         """Return the folder; what is missing in it is an error that lists it."""
-        folder = self.home(home)
-        if missing := self.missing(folder):
+        folder = self.folder
+        if missing := self.missing():
             shown = "\n".join(f"  {name}" for name in missing[:SHOWN_FILES])
             if len(missing) > SHOWN_FILES:
                 shown += f"\n  and {len(missing) - SHOWN_FILES} more"

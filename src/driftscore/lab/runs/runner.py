@@ -129,7 +129,7 @@ def _homes(grid: Grid) -> dict[str, str]:
     ]
     for name, corpus in corpora:
         if not is_reference(homes.get(name)):  # module:attribute finds its folder itself
-            homes[name] = str(corpus.home(homes.get(name)).absolute())
+            homes[name] = str(corpus.folder.absolute())
     return homes
 
 

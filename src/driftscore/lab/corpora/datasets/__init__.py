@@ -27,4 +27,4 @@ def find_dataset(name: str, home: str | Path | None = None) -> Dataset:
     An unknown name without a home is an error that offers the nearest.
     """
     functions = ("clips", "labels")
-    return Dataset(name, find_plugin(KIND, name, home, own="folder", functions=functions))
+    return Dataset(name, find_plugin(KIND, name, home, own="folder", functions=functions), home)

@@ -26,4 +26,4 @@ def find_noise(name: str, home: str | Path | None = None) -> Noise:
     An unknown name without a home is an error that offers the nearest.
     """
     functions = ("recordings",)
-    return Noise(name, find_plugin(KIND, name, home, own="recorded", functions=functions))
+    return Noise(name, find_plugin(KIND, name, home, own="recorded", functions=functions), home)
