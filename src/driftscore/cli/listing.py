@@ -13,7 +13,7 @@ from driftscore.cli.app import app
 from driftscore.cli.output import say
 from driftscore.errors import DriftscoreError
 from driftscore.formats import OutputRow, write_rows
-from driftscore.storage.caches import clear_caches, find_caches, list_caches
+from driftscore.storage.caches import find_caches, list_caches
 from driftscore.system import plugins
 from driftscore.text.packs import load_pack, pack_names
 from driftscore.text.presets import load_preset, preset_names
@@ -100,7 +100,7 @@ def clear(names: tuple[str, ...], yes: bool) -> None:
         if answer.strip().lower() not in ("y", "yes"):
             say("Nothing deleted")
             raise click.exceptions.Exit(1)
-    say(f"Deleted {decimal(clear_caches(names))}")
+    say(f"Deleted {decimal(sum(one.clear() for one in chosen))}")
 
 
 @shell_completion.add_completion_class

@@ -108,8 +108,3 @@ def find_caches(names: Iterable[str] = ()) -> list[Cache]:
         if name not in caches:
             raise unknown("cache", name, caches)
     return [caches[name] for name in chosen]
-
-
-def clear_caches(names: Iterable[str] = ()) -> int:
-    """Delete the caches that `find_caches` returns, and return how many bytes that freed."""
-    return sum(cache.clear() for cache in find_caches(names))

@@ -73,12 +73,10 @@ def get(
     *,
     mirror: str | None = None,
     keep: bool = False,
-    show: bool | None = None,
 ) -> Path:
     """Download a corpus and return its folder, complete.
 
-    `mirror` is a server with the same paths; `keep` keeps the archives; `show` is whether to show
-    a progress bar (None: on a terminal only).
+    `mirror` is a server with the same paths; `keep` keeps the archives.
     """
     corpus = find_corpus(name, home)
     folder = corpus.folder
@@ -101,7 +99,7 @@ def get(
         missing = archives
     for remotes in missing:
         try:
-            _fetch(remotes, folder, keep=keep, show=show)
+            _fetch(remotes, folder, keep=keep)
         except OSError as error:
             raise WriteError(f"Cannot write to {folder}: {error.strerror or error}") from error
         done |= {remote.name: remote.md5 for remote in remotes}
@@ -110,7 +108,7 @@ def get(
     return corpus.complete()
 
 
-def _fetch(remotes: list[Remote], folder: Path, *, keep: bool, show: bool | None) -> None:
+def _fetch(remotes: list[Remote], folder: Path, *, keep: bool) -> None:
     """Download the parts of one archive (or one file), then move its content into place.
 
     An archive that is refused is deleted even if archives are kept.
@@ -124,7 +122,7 @@ def _fetch(remotes: list[Remote], folder: Path, *, keep: bool, show: bool | None
         # A part may be of another edition: then all of it is downloaded again.
         tries = 0 if target.is_file() and _md5(target) == remote.md5 else 1 + part.is_file()
         while tries:
-            download(remote.url, part, what=remote.name, show=show)
+            download(remote.url, part, what=remote.name)
             digest, tries = _md5(part), tries - 1
             if digest == remote.md5:
                 part.replace(target)
