@@ -171,14 +171,9 @@ def drift_reports(
             mean, svd = (data.bank(replace(scoring, direction=d)) for d in ("mean", "svd"))
             agreement = (mean.drifts.astype(np.float64) * svd.drifts).sum(axis=1)
             centre = bank.drifts.astype(np.float64).mean(axis=0)
-            yield (
-                scoring.key,
-                {
-                    "agreement": agreement.tolist(),
-                    "common": float(centre @ centre),
-                    "radii": [float(radius) for radius in bank.radii],
-                },
-            )
+            common, radii = float(centre @ centre), bank.radii.tolist()
+            report = {"agreement": agreement.tolist(), "common": common, "radii": radii}
+            yield scoring.key, report
         elif (clean := data.clean_embeddings) is not None:
             both = data.embeddings.usable & clean.usable
             cosines = drift_cosines(
