@@ -282,7 +282,10 @@ def calibrate(
         )
     check_output(out, ".safetensors")
     if clean is not None and noisy is not None:
-        stored_calibration(clean, noisy).save(out)
+        first, second = open_embeddings(clean), open_embeddings(noisy)
+        first.check(second, what=str(clean))
+        maker = first if first.fingerprint else second
+        Calibration.from_embeddings(first.read(), second.read(), model=maker).save(out)
         say(f"Calibration from {clean} and {noisy} in {out}; the rule is anchor: {RECIPE}")
         say(f"use it: driftscore head ... --text-embeddings FILE --calibration {out}")
         return
@@ -316,14 +319,6 @@ def calibrate(
     say(f"use it: driftscore classify ... --backbone {options['backbone']} --calibration {out}")
     if problems:
         raise click.exceptions.Exit(1)
-
-
-def stored_calibration(clean: Path, noisy: Path) -> Calibration:
-    """Return the calibration of two files of embeddings: of clips, and of the same in noise."""
-    first, second = open_embeddings(clean), open_embeddings(noisy)
-    first.check(second, what=str(clean))
-    made_by = first if first.fingerprint else second
-    return Calibration.from_embeddings(first.read(), second.read(), model=made_by)
 
 
 @app.command()

@@ -70,6 +70,12 @@ def cache_home() -> Path:
     return home
 
 
+def chosen_home(name: str) -> Path:
+    """Return the folder `name` of the cache folder, or the one that `$DRIFTSCORE_NAME` says."""
+    chosen = os.environ.get(f"DRIFTSCORE_{name.upper()}")
+    return Path(chosen).expanduser() if chosen else cache_home() / name
+
+
 def warn_of_cache(what: str, path: Path, error: Exception) -> None:
     """Warn that a cache cannot be used and that work continues without it."""
     warnings.warn(

@@ -29,7 +29,7 @@ from driftscore.backbones.vectors import VANISHING, Matrix, Scores, Vector
 from driftscore.classifier import Classifier
 from driftscore.errors import DriftscoreError, StoreError, UsageError
 from driftscore.lab import metrics
-from driftscore.lab.conditions import COSINE, Cell, Condition, Row, Scoring, Stamp, generator
+from driftscore.lab.conditions import COSINE, Cell, Condition, Row, Scoring, generator
 from driftscore.lab.runs.embedding import (
     ConditionEmbeddings,
     anchors_name,
@@ -126,7 +126,7 @@ def score_condition(data: ConditionData, scorings: Iterable[Scoring]) -> Iterato
         first = next(iter(data.embeddings.failures.values()), "")
         for scoring in scorings:
             cell = Cell(data.condition, scoring)
-            yield Row(cell, error=f"No clip could be used; the first: {first}", stamp=stamp(0.0))
+            yield stamped(Row(cell, error=f"No clip could be used; the first: {first}"), 0.0)
         return
     cosine = scores_of(data, COSINE)
     failed = len(data.truth.ids) - len(usable)
@@ -138,9 +138,9 @@ def score_condition(data: ConditionData, scorings: Iterable[Scoring]) -> Iterato
         except StoreError:
             raise
         except DriftscoreError as error:
-            yield Row(cell, failed=failed, error=str(error), stamp=stamp(0.0))
+            yield stamped(Row(cell, failed=failed, error=str(error)), 0.0)
         else:
-            yield replace(row, stamp=stamp(time.monotonic() - started))
+            yield stamped(row, time.monotonic() - started)
 
 
 def scores_of(data: ConditionData, scoring: Scoring) -> Scores:
@@ -324,10 +324,12 @@ def _measured(data: ConditionData, cell: Cell, scores: Scores, cosine: Scores) -
     return Row(cell, "accuracy", value, n, failed, interval, details, outcomes)
 
 
-def stamp(seconds: float) -> Stamp:
-    """Return when and by which versions a row was made that took so many seconds."""
+def stamped(row: Row, seconds: float) -> Row:
+    """Return a row that took so many seconds, with the time and the versions of now."""
     versions = {
         "driftscore": __version__, "numpy": np.__version__, "python": platform.python_version()
     }  # fmt: skip
     made_at = datetime.now(UTC).isoformat(timespec="seconds")
-    return Stamp(seconds, made_at, json.dumps(versions, sort_keys=True))
+    return replace(
+        row, seconds=seconds, made_at=made_at, versions=json.dumps(versions, sort_keys=True)
+    )
