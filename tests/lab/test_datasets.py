@@ -8,6 +8,7 @@ import pytest
 from driftscore.errors import FormatError, UsageError
 from driftscore.lab.corpora import datasets, download
 from driftscore.lab.corpora.about import Clip
+from driftscore.system import plugins
 
 from .small_lab import WriteWav
 
@@ -154,7 +155,7 @@ BUILDERS = {
     "tut2016": build_tut2016,
     "urbansound8k": build_urbansound8k,
 }
-every_dataset = pytest.mark.parametrize("name", datasets.dataset_names())
+every_dataset = pytest.mark.parametrize("name", plugins.names(datasets.KIND))
 
 
 @pytest.fixture
@@ -163,7 +164,7 @@ def wav(write_wav: WriteWav) -> WriteWav:
 
 
 def test_every_dataset_is_in_the_contract() -> None:
-    assert sorted(BUILDERS) == list(datasets.dataset_names())
+    assert sorted(BUILDERS) == list(plugins.names(datasets.KIND))
 
 
 @every_dataset

@@ -15,6 +15,7 @@ from driftscore.lab.mixing.mixings import additive
 from driftscore.lab.mixing.record import MixRecord, mix
 from driftscore.lab.mixing.rooms import decay_response
 from driftscore.lab.mixing.sounds import Excerpt, Sound
+from driftscore.system import plugins
 from training.corpora import recorded as shared_noise
 
 from .small_lab import WriteWav
@@ -110,11 +111,11 @@ BUILDERS = {
     "synthetic_room": build_synthetic,
     "tau2019": build_tau2019,
 }
-every_noise = pytest.mark.parametrize("name", noises.noise_names())
+every_noise = pytest.mark.parametrize("name", plugins.names(noises.KIND))
 
 
 def test_every_noise_is_in_the_contract() -> None:
-    assert sorted(BUILDERS) == list(noises.noise_names())
+    assert sorted(BUILDERS) == list(plugins.names(noises.KIND))
 
 
 @every_noise
@@ -186,7 +187,7 @@ def test_an_additive_mix_with_it_is_rebuilt_from_its_record(
     np.testing.assert_array_equal(again, before)
 
 
-@pytest.mark.parametrize("name", [name for name in noises.noise_names() if "synthetic" not in name])
+@pytest.mark.parametrize("name", [n for n in plugins.names(noises.KIND) if "synthetic" not in n])
 def test_what_an_empty_or_absent_folder_lacks_is_listed(name: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for home in (tmp_path / "empty", tmp_path / "nowhere"):

@@ -19,13 +19,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from driftscore.errors import DownloadError, FormatError, UsageError, WriteError, unknown
+from driftscore.lab.corpora import datasets, noises
 from driftscore.lab.corpora.about import Remote
-from driftscore.lab.corpora.datasets import dataset_names, find_dataset
 from driftscore.lab.corpora.folders import SHOWN_FILES, Corpus
-from driftscore.lab.corpora.noises import find_noise, noise_names
 from driftscore.lab.corpora.unpack import is_volume, unpack
 from driftscore.storage.downloads import download, read_document
 from driftscore.storage.files import replacing
+from driftscore.system import plugins
 
 DONE = "downloads.json"
 MAX_RECORD_BYTES = 20_000_000
@@ -57,14 +57,15 @@ class _Record(msgspec.Struct):
 
 def corpus_names() -> tuple[str, ...]:
     """Return the names of all datasets and noises."""
-    return tuple(sorted({*dataset_names(), *noise_names()}))
+    return tuple(sorted({*plugins.names(datasets.KIND), *plugins.names(noises.KIND)}))
 
 
 def find_corpus(name: str, home: str | Path | None = None) -> Corpus:
     """Return a dataset or noise by its name."""
     if name not in corpus_names():
         raise unknown("dataset or noise", name, corpus_names())
-    return find_dataset(name, home) if name in dataset_names() else find_noise(name, home)
+    is_dataset = plugins.has(datasets.KIND, name)
+    return datasets.find_dataset(name, home) if is_dataset else noises.find_noise(name, home)
 
 
 def get(
