@@ -16,12 +16,7 @@ from driftscore.formats import Format, OutputRow, write_rows
 @take.output_options
 @take.calibration_option
 @take.backbone_options
-def explain(
-    word: str,
-    format: Format,
-    out: str | None,
-    **options: Any,
-) -> None:
+def explain(word: str, format: Format, out: str | None, **options: Any) -> None:
     """Show what the model takes a word for.
 
     Its nearest tags with their shares, the sounds of the calibration that fit it best and worst

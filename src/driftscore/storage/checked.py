@@ -44,7 +44,7 @@ def decode(content: object, kind: type[Kind], *, where: str) -> Kind:
 
 
 def _explained(message: str, content: object, kind: object, above: str = "") -> str:
-    """Return an error of msgspec in words, with the value and the nearest key."""
+    """Return an error of msgspec in words, with the value (shortened) and the nearest key."""
     said, _, path = message.rstrip("`").partition(" - at `$")
     value: Any = content
     key = above
@@ -78,7 +78,14 @@ def _explained(message: str, content: object, kind: object, above: str = "") -> 
         expected = expected.replace(r"matching regex '\\S'", "that is not empty")
         expected = re.sub("matching regex .*", "of valid Unicode", expected)
         expected = expected.replace("Number out of range", "a finite number")
-    return str(_wrong(key, expected, value))
+    description = _TYPES.get(type(value), f"a {type(value).__name__}")
+    if isinstance(value, int) and value.bit_length() > 200:  # too many to be written
+        description += " of very many digits"
+    elif value is not None and not isinstance(value, dict | list):
+        written = repr(value)
+        cut = "..." if len(written) > _SHOWN_CHARS else ""
+        description += f" {written[:_SHOWN_CHARS]}{cut}"
+    return f"{key or 'the content'} must be {expected}, got {description}"
 
 
 def _fields(kind: object) -> tuple[msgspec.structs.FieldInfo, ...]:
@@ -115,15 +122,3 @@ def finite_number(written: str) -> float | None:
 
 def _join(key: str, name: str) -> str:
     return f"{key}.{name}" if key else name
-
-
-def _wrong(key: str, expected: str, value: object) -> FormatError:
-    """Return the error for a value; a long one is shortened."""
-    description = _TYPES.get(type(value), f"a {type(value).__name__}")
-    if isinstance(value, int) and value.bit_length() > 200:  # too many to be written
-        description += " of very many digits"
-    elif value is not None and not isinstance(value, dict | list):
-        written = repr(value)
-        cut = "..." if len(written) > _SHOWN_CHARS else ""
-        description += f" {written[:_SHOWN_CHARS]}{cut}"
-    return FormatError(f"{key or 'the content'} must be {expected}, got {description}")

@@ -69,11 +69,7 @@ def find_corpus(name: str, home: str | Path | None = None) -> Corpus:
 
 
 def get(
-    name: str,
-    home: str | Path | None = None,
-    *,
-    mirror: str | None = None,
-    keep: bool = False,
+    name: str, home: str | Path | None = None, *, mirror: str | None = None, keep: bool = False
 ) -> Path:
     """Download a corpus and return its folder, complete.
 

@@ -16,7 +16,7 @@ import json
 import platform
 import time
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -50,6 +50,7 @@ from driftscore.scoring.bank import ClassBank, VanishingDriftWarning, encode_ban
 from driftscore.scoring.calibration import Calibration
 from driftscore.scoring.head import Head
 from driftscore.scoring.rules import NOISY_PROMPTS, Needs, compile_head
+from driftscore.system.progress import Advance
 from driftscore.text.cache import TextCache, TextEncoder
 from driftscore.text.presets import DEFAULT_PRESET
 from driftscore.text.prompts import compose, words
@@ -107,9 +108,7 @@ def load_calibration(file: str) -> Calibration:
 class _RememberingEncoder(TextEncoder):
     """A text encoder that keeps what it encodes for the next bank of the same model."""
 
-    def encode(
-        self, texts: Sequence[str], advance: Callable[[int], None] = lambda count: None
-    ) -> dict[str, Vector]:
+    def encode(self, texts: Sequence[str], advance: Advance) -> dict[str, Vector]:
         """Return the embeddings of distinct texts by text."""
         if len(_texts) > MAX_TEXTS:
             _texts.clear()
