@@ -26,7 +26,7 @@ def tested() -> list[str]:
             for row in csv.DictReader(file)
             if row["split"] == "train" and row["source"].startswith("ESC-50 ")
         }
-    home = root(find_dataset("esc50").home(), "meta/esc50.csv")
+    home = root(find_dataset("esc50").folder, "meta/esc50.csv")
     clips = rows(home / "meta/esc50.csv", ["filename", "fold", "src_file"])
     sources = {clip["src_file"] for clip in clips if clip["filename"] in used}
     return sorted(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from driftscore.errors import UsageError
-from driftscore.storage.caches import clear_caches, find_caches, list_caches
+from driftscore.storage.caches import find_caches, list_caches
 from driftscore.storage.files import cache_home
 
 from .conftest import LABELS, Run, WriteWav
@@ -48,7 +48,7 @@ def test_every_cache_is_shown_with_its_place_and_size(run: Run, home: Path) -> N
 
 def test_an_empty_cache_folder_is_shown_as_empty(run: Run) -> None:
     assert {row["bytes"] for row in rows_of(run).values()} == {0}
-    assert clear_caches() == 0
+    assert sum(cache.clear() for cache in find_caches()) == 0
 
 
 def test_what_the_command_keeps_is_in_the_caches(run: Run, wav: WriteWav) -> None:
@@ -95,7 +95,8 @@ def test_a_link_is_deleted_and_what_it_points_to_is_not(home: Path, tmp_path: Pa
     (home / "lab/rows").rmdir()
     (home / "lab").rmdir()
     (home / "lab").symlink_to(outside)
-    clear_caches(["scenes", "lab"])
+    for cache in find_caches(["scenes", "lab"]):
+        cache.clear()
     assert not (home / "lab").exists()
     assert not (home / "scenes").exists()
     assert (outside / "precious.wav").exists()

@@ -76,7 +76,7 @@ COMPLETE = answer("200 OK", f"Content-Length: {len(CONTENT)}", body=CONTENT)
 
 
 def fetched(server: RawServer, part: Path, **options: int) -> bytes:
-    downloads.download(f"{server.address}/x", part, what="x", show=False, **options)
+    downloads.download(f"{server.address}/x", part, what="x", **options)
     return part.read_bytes()
 
 

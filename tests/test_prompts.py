@@ -125,7 +125,7 @@ def test_an_unknown_pack_names_the_nearest() -> None:
 
 def test_templates_are_filled_and_checked() -> None:
     assert fill("{c} with {p}: {P}", c="dog", p="rain") == "dog with rain: Rain"
-    assert check_template("a {c}", needs="c") == "a {c}"
+    check_template("a {c}", needs="c")
     with pytest.raises(UsageError, match=r"lacks its placeholder \{c\}"):
         check_template("the sound", needs="c")
     with pytest.raises(UsageError, match=r"unknown placeholder \{x\}"):

@@ -8,6 +8,7 @@ import pytest
 from driftscore.errors import FormatError, UsageError
 from driftscore.lab.corpora import datasets, download
 from driftscore.lab.corpora.about import Clip
+from driftscore.system import plugins
 
 from .small_lab import WriteWav
 
@@ -154,7 +155,7 @@ BUILDERS = {
     "tut2016": build_tut2016,
     "urbansound8k": build_urbansound8k,
 }
-every_dataset = pytest.mark.parametrize("name", datasets.dataset_names())
+every_dataset = pytest.mark.parametrize("name", plugins.names(datasets.KIND))
 
 
 @pytest.fixture
@@ -163,7 +164,7 @@ def wav(write_wav: WriteWav) -> WriteWav:
 
 
 def test_every_dataset_is_in_the_contract() -> None:
-    assert sorted(BUILDERS) == list(datasets.dataset_names())
+    assert sorted(BUILDERS) == list(plugins.names(datasets.KIND))
 
 
 @every_dataset
@@ -171,11 +172,11 @@ def test_clips_and_labels_are_those_of_the_official_files(
     name: str, tmp_path: Path, wav: WriteWav
 ) -> None:
     expected, labels = BUILDERS[name](tmp_path / "home", wav)
-    dataset = datasets.find_dataset(name)
-    assert dataset.clips(tmp_path / "home") == expected
-    assert dataset.clips(str(tmp_path / "home")) == expected
-    assert dataset.labels(tmp_path / "home") == labels
-    assert download.find_corpus(name).missing(tmp_path / "home") == []
+    dataset = datasets.find_dataset(name, tmp_path / "home")
+    assert dataset.clips() == expected
+    assert datasets.find_dataset(name, str(tmp_path / "home")).clips() == expected
+    assert dataset.labels() == labels
+    assert download.find_corpus(name, tmp_path / "home").missing() == []
     assert all(clip.path.is_file() for clip in expected)
     assert len({clip.id for clip in expected}) == len(expected)
     assert {label for clip in expected for label in clip.labels} <= set(labels)
@@ -202,22 +203,22 @@ def test_everything_that_is_missing_is_listed_at_once(
     gone = [clip.path for clip in expected[1:]]
     for path in gone:
         path.unlink()
-    missing = datasets.find_dataset(name).missing(home)
+    missing = datasets.find_dataset(name, home).missing()
     assert [Path(line).name for line in missing] == [path.name for path in gone]
     with pytest.raises(UsageError, match="incomplete; missing:") as caught:
-        datasets.find_dataset(name).clips(home)
+        datasets.find_dataset(name, home).clips()
     for path in gone:
         assert path.name in str(caught.value)
 
 
 @every_dataset
 def test_what_an_empty_or_absent_folder_lacks_is_listed(name: str, tmp_path: Path) -> None:
-    dataset = datasets.find_dataset(name)
     (tmp_path / "empty").mkdir()
     for home in (tmp_path / "empty", tmp_path / "nowhere"):
-        assert dataset.missing(home)
+        dataset = datasets.find_dataset(name, home)
+        assert dataset.missing()
         with pytest.raises(UsageError, match="incomplete; missing:"):
-            dataset.clips(home)
+            dataset.clips()
 
 
 def test_a_long_list_of_missing_files_is_cut_in_the_message_but_not_in_the_check(
@@ -227,27 +228,27 @@ def test_a_long_list_of_missing_files_is_cut_in_the_message_but_not_in_the_check
     build_esc50(home, wav)
     rows = [f"{n}.wav,1,0,dog,True,1,A" for n in range(40)]
     table(home / "ESC-50-33c8ce9" / "meta" / "esc50.csv", "filename,fold,target,category", *rows)
-    assert len(download.find_corpus("esc50").missing(home)) == 40
+    assert len(download.find_corpus("esc50", home).missing()) == 40
     with pytest.raises(UsageError, match="and 28 more"):
-        datasets.find_dataset("esc50").clips(home)
+        datasets.find_dataset("esc50", home).clips()
 
 
 def test_a_table_without_its_columns_is_refused_by_name(tmp_path: Path, wav: WriteWav) -> None:
     build_esc50(tmp_path, wav)
     table(tmp_path / "ESC-50-33c8ce9" / "meta" / "esc50.csv", "filename,fold", "a.wav,1")
     with pytest.raises(FormatError, match="lacks the column target, category"):
-        datasets.find_dataset("esc50").clips(tmp_path)
+        datasets.find_dataset("esc50", tmp_path).clips()
     table(
         tmp_path / "ESC-50-33c8ce9" / "meta" / "esc50.csv", "filename,fold,target,category", "a,1"
     )
     with pytest.raises(FormatError, match="line 2: fewer fields"):
-        datasets.find_dataset("esc50").clips(tmp_path)
+        datasets.find_dataset("esc50", tmp_path).clips()
 
 
 def test_the_official_folder_may_be_the_home_itself(tmp_path: Path, wav: WriteWav) -> None:
     build_esc50(tmp_path / "a", wav)
     shutil.move(tmp_path / "a" / "ESC-50-33c8ce9", tmp_path / "flat")
-    assert [clip.id for clip in datasets.find_dataset("esc50").clips(tmp_path / "flat")] == [
+    assert [clip.id for clip in datasets.find_dataset("esc50", tmp_path / "flat").clips()] == [
         "2-82274-B-10",
         "1-100032-A-0",
     ]
@@ -257,7 +258,7 @@ def test_a_label_outside_fsd50ks_vocabulary_is_refused(tmp_path: Path, wav: Writ
     build_fsd50k(tmp_path, wav)
     table(tmp_path / "FSD50K.ground_truth" / "vocabulary.csv", "0,Animal,/m/0jbk")
     with pytest.raises(FormatError, match="labels that are not in the vocabulary"):
-        datasets.find_dataset("fsd50k").clips(tmp_path)
+        datasets.find_dataset("fsd50k", tmp_path).clips()
 
 
 def test_a_folder_with_a_csv_takes_files_labels_and_folds_from_it(
@@ -275,14 +276,14 @@ def test_a_folder_with_a_csv_takes_files_labels_and_folds_from_it(
         Clip(tmp_path / "a.wav", ("dog bark", "siren"), "1", "a.wav"),
         Clip(tmp_path / "sub/b.wav", ("rain", "x"), None, "sub/b.wav"),
     ]
-    folder = datasets.find_dataset("folder")
-    assert folder.clips(tmp_path) == expected
-    assert folder.clips(tmp_path / "labels.csv") == expected
+    folder = datasets.find_dataset("folder", tmp_path)
+    assert folder.clips() == expected
+    assert datasets.find_dataset("folder", tmp_path / "labels.csv").clips() == expected
     table(tmp_path / "labels.csv", "file,labels", "a.wav,dog", "gone.wav,dog", "lost.wav,dog")
-    assert folder.missing(tmp_path) == ["gone.wav", "lost.wav"]
+    assert folder.missing() == ["gone.wav", "lost.wav"]
     table(tmp_path / "labels.csv", "file,labels", "a.wav, ;")
     with pytest.raises(FormatError, match=r"a\.wav has no label"):
-        folder.clips(tmp_path)
+        folder.clips()
 
 
 def test_the_shared_events_are_fifty_classes_of_eight(
@@ -290,13 +291,10 @@ def test_the_shared_events_are_fifty_classes_of_eight(
 ) -> None:
     monkeypatch.setenv("DRIFTSCORE_SHARED", str(shared))
     events = datasets.find_dataset("training.corpora:shared_events")
-    home = events.home()
-    found = events.clips(home)
+    found = events.clips()
     assert len(found) == 400
-    assert len(events.labels(home)) == 50
-    counts = {
-        label: sum(clip.labels == (label,) for clip in found) for label in events.labels(home)
-    }
+    assert len(events.labels()) == 50
+    counts = {label: sum(clip.labels == (label,) for clip in found) for label in events.labels()}
     assert set(counts.values()) == {8}
     assert {clip.fold for clip in found} == set("1234")
 
@@ -306,16 +304,16 @@ def test_without_the_shared_recordings_the_message_names_the_variable(
 ) -> None:
     monkeypatch.setenv("DRIFTSCORE_SHARED", str(tmp_path))
     with pytest.raises(UsageError, match="set DRIFTSCORE_SHARED"):
-        datasets.find_dataset("training.corpora:shared_events").home()
+        datasets.find_dataset("training.corpora:shared_events").complete()
 
 
 def test_corpora_are_stored_in_the_data_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     esc50 = datasets.find_dataset("esc50")
-    assert esc50.home() == tmp_path / "cache" / "data" / "esc50"
+    assert esc50.folder == tmp_path / "cache" / "data" / "esc50"
     monkeypatch.setenv("DRIFTSCORE_DATA", str(tmp_path / "elsewhere"))
-    assert esc50.home() == tmp_path / "elsewhere" / "esc50"
+    assert esc50.folder == tmp_path / "elsewhere" / "esc50"
 
 
 def test_an_unknown_dataset_is_an_error_with_the_nearest_name() -> None:
@@ -331,8 +329,8 @@ def test_a_dataset_from_outside_is_found_and_checked(
     )
     monkeypatch.syspath_prepend(tmp_path)
     wav(tmp_path / "home" / "dog" / "a.wav")
-    found = datasets.find_dataset("outside_data:mine")
-    assert [clip.labels for clip in found.clips(tmp_path / "home")] == [("dog",)]
+    found = datasets.find_dataset("outside_data:mine", tmp_path / "home")
+    assert [clip.labels for clip in found.clips()] == [("dog",)]
     with pytest.raises(UsageError, match=r"must define ABOUT, clips\(home\)"):
         datasets.find_dataset("outside_data:half")
 
@@ -343,4 +341,4 @@ def test_a_home_may_name_the_corpus_of_another_module(tmp_path: Path, wav: Write
     with pytest.raises(UsageError, match=r"No dataset called .training_"):
         datasets.find_dataset("own", "training_.corpora:shared_events")
     wav(tmp_path / "C:x" / "dog" / "a.wav")  # one letter is a drive
-    assert datasets.find_dataset("own", tmp_path / "C:x").clips(tmp_path / "C:x")
+    assert datasets.find_dataset("own", tmp_path / "C:x").clips()

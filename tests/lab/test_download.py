@@ -280,20 +280,19 @@ def test_a_full_disk_ends_the_download_with_a_message(
 def test_the_progress_bar_counts_all_bytes_and_begins_where_the_last_run_ended(
     server: Server, small_esc50: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bars: list[tuple[str, int, bool | None, list[int]]] = []
+    bars: list[tuple[str, int, list[int]]] = []
 
     @contextmanager
-    def counted(what: str, total: int, *, show: bool | None) -> Iterator[Callable[[int], None]]:
+    def counted(what: str, total: int) -> Iterator[Callable[[int], None]]:
         steps: list[int] = []
-        bars.append((what, total, show, steps))
+        bars.append((what, total, steps))
         yield steps.append
 
     monkeypatch.setattr(downloads, "progress_bar", counted)
     server.breaks[ESC50_PATH] = [100_000]
-    download.get("esc50", tmp_path, mirror=server.url, show=True)
-    (what, total, show, first), (_, _, _, second) = bars
+    download.get("esc50", tmp_path, mirror=server.url)
+    (what, total, first), (_, _, second) = bars
     assert "ESC-50.zip" in what
-    assert show is True
     assert total == len(small_esc50) == sum(second)
     assert second[0] == sum(first) > 0
 

@@ -163,7 +163,7 @@ def test_a_grid_is_run_stored_and_reported(tmp_path: Path, grid: Grid, finished:
         assert run(grid, store).already == 2
         rows = list(store.rows())
         assert {row.cell.scoring.name for row in rows} == {"cosine", "das"}
-        assert all(row.n == 12 and row.metric == METRIC and row.stamp.seconds for row in rows)
+        assert all(row.n == 12 and row.metric == METRIC and row.seconds for row in rows)
         assert [flat_row(row)["metric"] for row in rows] == [METRIC, METRIC]
         table = detection_table(read_detections(store)[0])
         assert [line.cells[0] for line in table.lines][1:] == ["Base", "DAS"]

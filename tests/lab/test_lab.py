@@ -24,7 +24,7 @@ def test_the_lab_is_imported_without_its_heavy_libraries() -> None:
         "from driftscore.lab.mixing import mixings\n"
         "from driftscore.lab.report import report\n"
         "from driftscore.system import plugins\n"
-        "datasets.dataset_names(), noises.noise_names(), plugins.names(mixings.KIND)\n"
+        "plugins.names(datasets.KIND), plugins.names(noises.KIND), plugins.names(mixings.KIND)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

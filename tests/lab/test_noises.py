@@ -15,6 +15,7 @@ from driftscore.lab.mixing.mixings import additive
 from driftscore.lab.mixing.record import MixRecord, mix
 from driftscore.lab.mixing.rooms import decay_response
 from driftscore.lab.mixing.sounds import Excerpt, Sound
+from driftscore.system import plugins
 from training.corpora import recorded as shared_noise
 
 from .small_lab import WriteWav
@@ -72,16 +73,16 @@ def test_noise_of_esc50_is_not_tested_not_of_fold_5_and_not_of_the_class_itself(
     tmp_path: Path, write_wav: WriteWav
 ) -> None:
     build_esc50_noise(tmp_path, write_wav)
-    noise = noises.find_noise("esc50_noise")
-    recordings = noise.recordings(tmp_path)
+    noise = noises.find_noise("esc50_noise", tmp_path)
+    recordings = noise.recordings()
     assert {one.id for one in recordings if one.environment != "crowd"} == {
         "1-17367-A-10",
         "2-1-A-16",
     }
     rng = np.random.default_rng(0)
-    drawn = [noise.sample(1.0, RATE, rng, home=tmp_path, avoid=["rain"]) for _ in range(20)]
+    drawn = [noise.sample(1.0, RATE, rng, avoid=["rain"]) for _ in range(20)]
     assert {one.sound.label for one in drawn} == {"wind", "crowd"}
-    laughing = [noise.sample(1.0, RATE, rng, home=tmp_path, avoid=["laughing"]) for _ in range(20)]
+    laughing = [noise.sample(1.0, RATE, rng, avoid=["laughing"]) for _ in range(20)]
     assert {one.sound.label for one in laughing} == {"rain", "wind"}
 
 
@@ -110,11 +111,11 @@ BUILDERS = {
     "synthetic_room": build_synthetic,
     "tau2019": build_tau2019,
 }
-every_noise = pytest.mark.parametrize("name", noises.noise_names())
+every_noise = pytest.mark.parametrize("name", plugins.names(noises.KIND))
 
 
 def test_every_noise_is_in_the_contract() -> None:
-    assert sorted(BUILDERS) == list(noises.noise_names())
+    assert sorted(BUILDERS) == list(plugins.names(noises.KIND))
 
 
 @every_noise
@@ -122,9 +123,9 @@ def test_recordings_are_those_of_the_official_layout(
     name: str, tmp_path: Path, write_wav: WriteWav
 ) -> None:
     expected = BUILDERS[name](tmp_path, write_wav)
-    noise = noises.find_noise(name)
-    assert {r.id: r.environment for r in noise.recordings(tmp_path)} == expected
-    assert download.find_corpus(name).missing(tmp_path) == []
+    noise = noises.find_noise(name, tmp_path)
+    assert {r.id: r.environment for r in noise.recordings()} == expected
+    assert download.find_corpus(name, tmp_path).missing() == []
     assert noise.about.licence
     assert noise.about.citation
 
@@ -135,9 +136,9 @@ def test_a_sample_has_the_requested_length_and_rate_and_a_listed_environment(
     name: str, seconds: float, tmp_path: Path, write_wav: WriteWav
 ) -> None:
     expected = BUILDERS[name](tmp_path, write_wav)
-    noise = noises.find_noise(name)
+    noise = noises.find_noise(name, tmp_path)
     for seed in range(3):
-        drawn = noise.sample(seconds, 22_050, np.random.default_rng(seed), home=tmp_path)
+        drawn = noise.sample(seconds, 22_050, np.random.default_rng(seed))
         assert drawn.audio.rate == 22_050
         assert len(drawn.audio.samples) == round(seconds * 22_050)
         assert drawn.audio.samples.any()
@@ -149,10 +150,10 @@ def test_the_same_generator_draws_the_same_noise_and_another_another(
     name: str, tmp_path: Path, write_wav: WriteWav
 ) -> None:
     BUILDERS[name](tmp_path, write_wav)
-    noise = noises.find_noise(name)
+    noise = noises.find_noise(name, tmp_path)
 
     def drawn(seed: int) -> Excerpt:
-        return noise.sample(0.5, RATE, np.random.default_rng(seed), home=tmp_path)
+        return noise.sample(0.5, RATE, np.random.default_rng(seed))
 
     np.testing.assert_array_equal(drawn(1).samples, drawn(1).samples)
     assert len({drawn(seed).samples.tobytes() for seed in range(8)}) > 1
@@ -163,7 +164,7 @@ def test_a_drawn_excerpt_is_loaded_again_from_its_file_and_position(
     name: str, tmp_path: Path, write_wav: WriteWav
 ) -> None:
     BUILDERS[name](tmp_path, write_wav)
-    drawn = noises.find_noise(name).sample(0.7, RATE, np.random.default_rng(4), home=tmp_path)
+    drawn = noises.find_noise(name, tmp_path).sample(0.7, RATE, np.random.default_rng(4))
     folders._recent.clear()
     again = Sound(drawn.sound.file, load(drawn.sound.file, RATE))
     assert again.sha256 == drawn.sound.sha256
@@ -177,8 +178,8 @@ def test_an_additive_mix_with_it_is_rebuilt_from_its_record(
     BUILDERS[name](tmp_path / "noise", write_wav)
     file = str(write_wav(tmp_path / "dog.wav", seconds=0.8, seed=9))
     event = Sound(file, load(file, RATE), "dog")
-    noise = noises.find_noise(name)
-    drawn = noise.sample(0.8, RATE, np.random.default_rng(2), home=tmp_path / "noise")
+    noise = noises.find_noise(name, tmp_path / "noise")
+    drawn = noise.sample(0.8, RATE, np.random.default_rng(2))
     record = additive.draw(event, drawn, snr_db=6)
     before = mix(record, load).audio.samples
     folders._recent.clear()
@@ -186,14 +187,14 @@ def test_an_additive_mix_with_it_is_rebuilt_from_its_record(
     np.testing.assert_array_equal(again, before)
 
 
-@pytest.mark.parametrize("name", [name for name in noises.noise_names() if "synthetic" not in name])
+@pytest.mark.parametrize("name", [n for n in plugins.names(noises.KIND) if "synthetic" not in n])
 def test_what_an_empty_or_absent_folder_lacks_is_listed(name: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    noise = noises.find_noise(name)
     for home in (tmp_path / "empty", tmp_path / "nowhere"):
-        assert noise.missing(home)
+        noise = noises.find_noise(name, home)
+        assert noise.missing()
         with pytest.raises(UsageError, match="incomplete; missing:"):
-            noise.sample(1, RATE, np.random.default_rng(0), home=home)
+            noise.sample(1, RATE, np.random.default_rng(0))
 
 
 def test_all_that_tau_and_demand_lack_is_listed_at_once(
@@ -217,16 +218,12 @@ def test_a_recording_that_contains_the_clips_class_is_never_drawn(
     tmp_path: Path, write_wav: WriteWav
 ) -> None:
     build_tau2019(tmp_path, write_wav)
-    noise = noises.find_noise("tau2019")
+    noise = noises.find_noise("tau2019", tmp_path)
     for seed in range(10):
-        drawn = noise.sample(
-            0.5, RATE, np.random.default_rng(seed), home=tmp_path, avoid=["Car Horn"]
-        )
+        drawn = noise.sample(0.5, RATE, np.random.default_rng(seed), avoid=["Car Horn"])
         assert drawn.sound.label == "park"
     with pytest.raises(UsageError, match="All 2 noise recordings contain wind or siren"):
-        noises.find_noise("tau2019").sample(
-            0.5, RATE, np.random.default_rng(0), home=tmp_path, avoid=["wind", "siren"]
-        )
+        noise.sample(0.5, RATE, np.random.default_rng(0), avoid=["wind", "siren"])
 
 
 def test_a_csv_gives_a_folder_its_environments_and_classes_to_avoid(
@@ -290,9 +287,9 @@ def test_a_silent_or_too_short_recording_is_an_error_with_a_reason(
     write_wav(tmp_path / "short" / "a.wav", seconds=0.39, rate=RATE)
     rng = np.random.default_rng(0)
     with pytest.raises(AudioError, match=r"a\.wav is silent"):
-        noises.find_noise("recorded").sample(1, RATE, rng, home=tmp_path / "silent")
+        noises.find_noise("recorded", tmp_path / "silent").sample(1, RATE, rng)
     with pytest.raises(AudioError, match=r"0\.390 s long; noise needs at least one loudness block"):
-        noises.find_noise("recorded").sample(1, RATE, rng, home=tmp_path / "short")
+        noises.find_noise("recorded", tmp_path / "short").sample(1, RATE, rng)
     mostly = np.zeros(RATE * 100, np.float32)
     mostly[-1] = 1
     with pytest.raises(AudioError, match="silent in 20 excerpts"):

@@ -116,18 +116,18 @@ def test_a_name_without_a_home_is_an_error_that_says_what_to_do() -> None:
 
 
 def test_a_known_name_keeps_its_own_layout_also_with_a_home(tmp_path: Path) -> None:
-    assert "meta/esc50.csv" in find_dataset("esc50", tmp_path).missing(tmp_path)
+    assert "meta/esc50.csv" in find_dataset("esc50", tmp_path).missing()
 
 
 def test_the_column_of_a_table_may_be_label_or_labels(tmp_path: Path, write_wav: WriteWav) -> None:
     write_wav(tmp_path / "a.wav")
     for column in ("label", "labels"):
         (tmp_path / "labels.csv").write_text(f"file,{column}\na.wav,siren\n", encoding="utf-8")
-        (clip,) = find_dataset("mine", tmp_path).clips(tmp_path)
+        (clip,) = find_dataset("mine", tmp_path).clips()
         assert clip.labels == ("siren",)
     (tmp_path / "labels.csv").write_text("file,class\na.wav,siren\n", encoding="utf-8")
     with pytest.raises(FormatError, match="lacks the column labels; its columns: file, class"):
-        find_dataset("mine", tmp_path).clips(tmp_path)
+        find_dataset("mine", tmp_path).clips()
 
 
 def test_a_grid_in_python_is_the_grid_of_the_same_file(home: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from driftscore.lab import metrics
-from driftscore.lab.conditions import COSINE, Cell, Condition, PooledCondition, Row, Scoring, Stamp
+from driftscore.lab.conditions import COSINE, Cell, Condition, PooledCondition, Row, Scoring
 from driftscore.lab.metrics import Interval
 from driftscore.lab.report import findings, page, tables
 from driftscore.lab.report.headings import heading, needs_in_words
@@ -101,8 +101,8 @@ def test_only_the_newest_model_of_a_name_is_reported(
         old = replace(c, model="an older model")
         old_cell = Cell(old, row.cell.scoring)
         fields = {n: getattr(row, n) for n in ("metric", "value", "n", "outcomes", "details")}
-        made = Stamp(made_at="2000-01-01T00:00:00+00:00")
-        other.put(Entries(rows=[row, Row(old_cell, **fields, stamp=made)]))
+        older = Row(old_cell, **fields, made_at="2000-01-01T00:00:00+00:00")
+        other.put(Entries(rows=[row, older]))
         other.put_json("sets", (c.set_name,), asdict(results.truth(row)))
         assert [r.cell for r in Results(other).rows] == [row.cell]
 

@@ -26,7 +26,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_scenes_have_two_or_three_classes_and_ten_seconds(home: Path) -> None:
-    clips = find_dataset("training.corpora:shared_scenes").clips(home)
+    clips = find_dataset("training.corpora:shared_scenes", home).clips()
     assert len(clips) == 6
     assert all(len(clip.labels) > 1 for clip in clips)
     for clip in clips:
@@ -59,4 +59,4 @@ def test_missing_events_are_reported(home: Path) -> None:
     (home / "events" / "dog" / "0.wav").unlink()
     assert shared_scenes.missing(home) == ["events/dog/0.wav"]
     with pytest.raises(UsageError, match="incomplete"):
-        find_dataset("training.corpora:shared_scenes").clips(home)
+        find_dataset("training.corpora:shared_scenes", home).clips()

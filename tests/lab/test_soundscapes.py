@@ -167,15 +167,16 @@ def test_the_dataset_of_soundscapes_has_one_clip_per_recipe(
     home: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(shared_soundscapes, "RECIPES", (RECIPE, replace(RECIPE, words=("dog",))))
-    dataset = find_dataset("training.corpora:shared_soundscapes")
-    clips = dataset.clips(home)
+    dataset = find_dataset("training.corpora:shared_soundscapes", home)
+    clips = dataset.clips()
     assert [clip.labels for clip in clips] == [tuple(sorted(WORDS)), ("dog",)]
     assert len({clip.id for clip in clips}) == 2
-    assert dataset.labels(home) == tuple(sorted(WORDS))
+    assert dataset.labels() == tuple(sorted(WORDS))
     assert dataset.about.timed
-    assert dataset.missing(tmp_path) == ["manifest.csv"]
+    absent = find_dataset("training.corpora:shared_soundscapes", tmp_path)
+    assert absent.missing() == ["manifest.csv"]
     with pytest.raises(UsageError, match="incomplete; missing:"):
-        dataset.clips(tmp_path)
+        absent.clips()
 
 
 def test_another_seed_gives_another_soundscape(made: Soundscape, home: str) -> None:
@@ -284,10 +285,8 @@ def test_the_command_writes_a_soundscape_and_builds_it_again(tmp_path: Path) -> 
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
     assert again.read_bytes() == out.read_bytes()
-    missing = Material.of(
-        find_dataset("folder"), find_noise("recorded"),
-        home=build_other(tmp_path / "other"), noise_home=home / "noise",
-    )  # fmt: skip
+    other = find_dataset("folder", build_other(tmp_path / "other"))
+    missing = Material.of(other, find_noise("recorded", home / "noise"))
     with pytest.raises(UsageError, match="is not among the recordings"):
         list(soundscape_blocks(read_soundscape(truth), missing))
 

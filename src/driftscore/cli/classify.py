@@ -20,7 +20,7 @@ from driftscore.cli.output import (
 )
 from driftscore.engines.examples import example_files
 from driftscore.errors import UsageError
-from driftscore.formats import OutputRow, OutputValue, find_format, write_rows
+from driftscore.formats import Format, OutputRow, OutputValue, write_rows
 from driftscore.scoring.head import UNITS, Head, Result
 from driftscore.scoring.rules import rule_names
 from driftscore.system.progress import hours_text
@@ -59,7 +59,7 @@ _LONG_S = 60.0
 def classify(
     files: tuple[str, ...],
     partial: bool,
-    format: str,
+    format: Format,
     out: str | None,
     multi: bool,
     threshold: float | None,
@@ -76,7 +76,6 @@ def classify(
     $ driftscore classify recordings/ --labels "siren, dog bark, rain"
     $ driftscore classify *.flac --labels doorbell --examples "doorbell=mine/bell*.wav"
     """
-    writer = find_format(format)
     if compare and (or_none or multi or threshold is not None or options["head"]):
         raise UsageError(
             "--compare sets the best labels of two rules side by side; leave out --or-none, "
@@ -86,14 +85,15 @@ def classify(
         raise UsageError("--compare shows scores and decides nothing; leave it out, or --audit")
     if or_none and multi:
         raise UsageError("--or-none reports the label that fits; leave out --multi")
-    recordings = take.list_recordings(files, partial, writer)
+    recordings = take.list_recordings(files, partial, format)
     embedder = take.make_embedder(**options)
     classifier = take.make_classifier(embedder, label_threshold=threshold, **options)
     log = take.open_audit(recordings=recordings, **options)
-    tally = Tally(quiet=out is None and not writer.spans)
+    tally = Tally(quiet=out is None and not format.spans)
     with embedder, log or nullcontext():
         embedder.prepare()  # while the labels are compiled
         classifiers, title = [classifier], ""
+        rows: Iterator[OutputRow]
         if or_none:
             from driftscore.events.watchlist import WatchList  # here: most runs need no events
 
@@ -102,35 +102,30 @@ def classify(
             watch = None if names is None else WatchList.of(names, negatives, examples)
             detector = classifier.detector(watch, one_label=True)
             title = TITLES[detector.head.unit]
+            embedded = watched(embedder.embed, recordings, tally)
+            if log is not None:
+                from driftscore.decisions import audited_judgements
+
+                embedded = audited_judgements(log, detector, recordings, embedded)
+            rows = judged_rows(detector, embedded)
         elif compare:
             if options["examples"]:
                 take.fit(classifier, **options)
             classifiers = list(classifier.compared_with(compare))
+            rows = compared_rows(classifiers, watched(embedder.embed, recordings, tally))
         else:
-            title = TITLES[take.fit(classifier, **options).head_.unit]
+            head = take.fit(classifier, **options).head_
+            title = TITLES[head.unit]
+            results = watched(classifier.classify, recordings, tally)
+            if log is not None:
+                from driftscore.decisions import audited_results
+
+                results = audited_results(log, classifier, recordings, results)
+            rows = result_rows(results, head, threshold, multi=multi, spans=format.spans)
         if verbose:
             report_model(embedder.backbone, *classifiers)
         with output(out) as stream:
-            if or_none or compare:
-                embedded = watched(embedder.embed, recordings, tally)
-            if or_none:
-                if log is not None:
-                    from driftscore.decisions import audited_judgements
-
-                    embedded = audited_judgements(log, detector, recordings, embedded)
-                rows = judged_rows(detector, embedded)
-            elif compare:
-                rows = compared_rows(classifiers, embedded)
-            else:
-                results = watched(classifier.classify, recordings, tally)
-                if log is not None:
-                    from driftscore.decisions import audited_results
-
-                    results = audited_results(log, classifier, recordings, results)
-                rows = result_rows(
-                    results, classifier.head_, threshold, multi=multi, spans=writer.spans
-                )
-            write_rows(with_cuts(rows), writer, stream, title=title)
+            write_rows(with_cuts(rows), format, stream, title=title)
     if not (or_none or compare or multi) and threshold is None and len(classifier.classes_) == 1:
         say(
             "One label leaves nothing to choose between, so every recording gets it. Is it there? "

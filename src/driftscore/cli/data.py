@@ -8,7 +8,7 @@ from driftscore.cli.app import app
 from driftscore.cli.output import say
 from driftscore.formats import OutputRow, write_rows
 from driftscore.lab.corpora import download
-from driftscore.lab.corpora.datasets import dataset_names
+from driftscore.lab.corpora.datasets import Dataset
 from driftscore.storage.files import output_folder
 
 
@@ -35,7 +35,7 @@ def list_() -> None:
     rows: list[OutputRow] = []
     for name in download.corpus_names():
         corpus = download.find_corpus(name)
-        kind = "dataset" if name in dataset_names() else "noise"
+        kind = "dataset" if isinstance(corpus, Dataset) else "noise"
         here = "no" if corpus.missing() else "yes"
         rows.append({"name": name, "kind": kind, "here": here, "what": corpus.about.title})
     write_rows(rows, "table", sys.stdout)
@@ -72,8 +72,8 @@ def check(name: str, home: str | None) -> None:
     $ driftscore data check esc50
     $ driftscore data check esc50 --home here/
     """
-    corpus = download.find_corpus(name)
-    lacking = corpus.missing(home)
+    corpus = download.find_corpus(name, home)
+    lacking = corpus.missing()
     for line in lacking:
         print(line)
     if lacking:

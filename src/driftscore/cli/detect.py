@@ -23,7 +23,7 @@ from driftscore.events.stream import SHOWN_LABELS
 from driftscore.events.thresholds import DEFAULT_FALSE_ALARMS, GOOD
 from driftscore.events.tracking import Detection, Event
 from driftscore.events.watchlist import WatchList
-from driftscore.formats import OutputValue, find_format, write_rows
+from driftscore.formats import Format, OutputValue, write_rows
 from driftscore.storage.files import check_output
 from driftscore.system.process import Interrupted
 from driftscore.system.progress import hours_text, seconds_bar
@@ -109,7 +109,7 @@ def make_detection(values: dict[str, list[str]], **options: Any) -> Detection:
 def detect(
     files: tuple[str, ...],
     partial: bool,
-    format: str,
+    format: Format,
     out: str | None,
     windows: bool,
     start: str | None,
@@ -129,8 +129,7 @@ def detect(
     $ driftscore detect night.flac --labels "siren, dog bark"
     $ driftscore detect nights/ --labels "owl" --format raven --out owls.txt --clips owls/
     """
-    writer = find_format(format)
-    recordings = take.list_recordings(files, partial, writer)
+    recordings = take.list_recordings(files, partial, format)
     if windows and options["audit"]:
         raise UsageError("--windows shows scores and decides nothing; leave it out, or --audit")
     if start is not None:
@@ -161,13 +160,13 @@ def detect(
     names = None if watch is None else watch.names
     classifier = take.make_classifier(embedder, names, settings=values, **options)
     log = take.open_audit(recordings=recordings, once=resume, **options)
-    tally = Tally(quiet=out is None and not writer.spans)
+    tally = Tally(quiet=out is None and not format.spans)
     with embedder, log or nullcontext():
         embedder.prepare()  # while the labels are compiled
         detector = classifier.detector(watch, detection, one_label=windows)
         if verbose:
             report_model(embedder.backbone, classifier)
-        search = EventSearch(detector, tally, start, writer.lengths, resume, log)
+        search = EventSearch(detector, tally, start, format.lengths, resume, log)
         if clips is not None:
             silent = [label.name for label in detector.watch.labels if not label.clips]
             search.clips = ClipFolder(clips, around_s=margin_s, without=silent)
@@ -186,7 +185,7 @@ def detect(
         unit = {"unit": detector.head.unit}
         with output(out) as stream:
             in_unit = (row | unit for row in rows)
-            write_rows(in_unit, writer, stream, title=title, columns=EVENT_COLUMNS)
+            write_rows(in_unit, format, stream, title=title, columns=EVENT_COLUMNS)
     if not windows:
         search.finish(plot)
     tally.finish(len(recordings))

@@ -22,7 +22,7 @@ from driftscore.backbones.devices import onnxruntime_providers, torch_device
 from driftscore.cli.app import app
 from driftscore.cli.options import format_option
 from driftscore.errors import install_command
-from driftscore.formats import OutputRow, write_rows
+from driftscore.formats import Format, OutputRow, write_rows
 from driftscore.storage.caches import list_caches
 from driftscore.version import __version__
 
@@ -52,7 +52,7 @@ PURPOSES = {
               help="Also ask whether the Hugging Face hub answers.")  # fmt: skip
 @click.option("--mqtt", metavar="URL", help="Also connect to this MQTT broker.")
 @format_option
-def doctor(ask_hub: bool, mqtt: str | None, format: str) -> None:
+def doctor(ask_hub: bool, mqtt: str | None, format: Format) -> None:
     """Show what is installed and works, and what is missing.
 
     Also where models and caches are.

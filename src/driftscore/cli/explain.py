@@ -7,7 +7,7 @@ import click
 from driftscore.cli import options as take
 from driftscore.cli.app import app
 from driftscore.cli.output import output
-from driftscore.formats import OutputRow, find_format, write_rows
+from driftscore.formats import Format, OutputRow, write_rows
 
 
 @app.command()
@@ -16,13 +16,7 @@ from driftscore.formats import OutputRow, find_format, write_rows
 @take.output_options
 @take.calibration_option
 @take.backbone_options
-def explain(
-    word: str,
-    format: str,
-    out: str | None,
-    labels: tuple[str, ...],
-    **options: Any,
-) -> None:
+def explain(word: str, format: Format, out: str | None, **options: Any) -> None:
     """Show what the model takes a word for.
 
     Its nearest tags with their shares, the sounds of the calibration that fit it best and worst
@@ -32,8 +26,7 @@ def explain(
     $ driftscore explain airco
     $ driftscore explain moped --labels "scooter, lawn mower, cow"
     """
-    find_format(format)
-    names = take.label_names(labels=labels, **options) if labels else ()
+    names = take.label_names(**options) if options["labels"] else ()
     with output(out) as stream:
         explanation = take.make_classifier(names=names, **options).explain(word)
         meaning = explanation.meaning

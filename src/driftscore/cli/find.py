@@ -16,7 +16,7 @@ from driftscore.errors import DriftscoreError, UsageError
 from driftscore.events.clips import ClipFolder
 from driftscore.events.search import Place, expected_precisions, search
 from driftscore.events.tracking import Event
-from driftscore.formats import find_format, write_rows
+from driftscore.formats import Format, write_rows
 from driftscore.storage.files import check_output
 from driftscore.text.prompts import split_labels
 
@@ -42,7 +42,7 @@ def find(
     archive: str,
     top: int,
     column: str,
-    format: str,
+    format: Format,
     out: str | None,
     clips: Path | None,
     verbose: bool,
@@ -57,7 +57,6 @@ def find(
     $ driftscore find "glass breaking, siren" --in archive/ --top 20 --format html --out places.html
     $ driftscore find --examples "doorbell=bell*.wav" --in archive/
     """
-    writer = find_format(format)
     if clips is not None:
         check_output(clips / "event.flac")
     if not (words or any(options[name] for name in ("head", "watch", "examples"))):
@@ -82,7 +81,7 @@ def find(
         for place, precision in zip(places, precisions, strict=True)
     )
     with output(out) as stream:
-        write_rows(rows, writer, stream, title=TITLES[unit], columns=COLUMNS)
+        write_rows(rows, format, stream, title=TITLES[unit], columns=COLUMNS)
     say(f"{counted(len(places), 'place')} in {counted(stored.count, 'window')} of {archive}")
     if clips is not None and cut_clips(clips, places):
         raise click.exceptions.Exit(1)

@@ -41,7 +41,6 @@ def lab() -> None:
     """
 
 
-_DEFAULT = SoundscapeRecipe()
 _store = click.option(
     "--store", "-s", type=FILE,
     help="The folder of the results; default: $DRIFTSCORE_LAB or the cache.",
@@ -260,17 +259,17 @@ def grids() -> None:
 @click.argument("out", type=FILE)
 @click.option("--dataset", default="folder", help="Dataset of the events: see `data list`.")
 @click.option("--noise", default="recorded", help="Noise of the background: see `data list`.")
-@click.option("--seconds", type=float, default=_DEFAULT.seconds, help="Its length.")
-@click.option("--seed", type=int, default=_DEFAULT.seed, help="Determines all draws.")
-@click.option("--words", default=str(_DEFAULT.words),
+@click.option("--seconds", type=float, default=SoundscapeRecipe.seconds, help="Its length.")
+@click.option("--seed", type=int, default=SoundscapeRecipe.seed, help="Determines all draws.")
+@click.option("--words", default=str(SoundscapeRecipe.words),
               help="Labels of the events, or how many to draw.")  # fmt: skip
-@click.option("--events", type=int, default=_DEFAULT.events, help="Events of the words.")
-@click.option("--others", type=int, default=_DEFAULT.others, help="Events of no word.")
-@click.option("--quiet", "quiet_s", type=float, default=_DEFAULT.quiet_s,
+@click.option("--events", type=int, default=SoundscapeRecipe.events, help="Events of the words.")
+@click.option("--others", type=int, default=SoundscapeRecipe.others, help="Events of no word.")
+@click.option("--quiet", "quiet_s", type=float, default=SoundscapeRecipe.quiet_s,
               help="Seconds of one stretch without any event.")  # fmt: skip
-@click.option("--snr", "snr_db", type=(float, float), default=_DEFAULT.snr_db,
+@click.option("--snr", "snr_db", type=(float, float), default=SoundscapeRecipe.snr_db,
               help="Lowest and highest SNR in dB.")  # fmt: skip
-@click.option("--rate", type=int, default=_DEFAULT.rate, help="Sample rate in Hz.")
+@click.option("--rate", type=int, default=SoundscapeRecipe.rate, help="Sample rate in Hz.")
 @click.option("--home", type=FILE, help="The folder of the dataset, if not the default.")
 @click.option("--noise-home", type=FILE, help="The folder of the noise, likewise.")
 @click.option("--from", "truth", type=FILE,
@@ -293,8 +292,7 @@ def soundscape(
     $ driftscore lab soundscape day.flac --dataset esc50 --noise demand --words "dog, siren"
     """
     check_target(out)
-    corpora = find_dataset(dataset, home), find_noise(noise, noise_home)
-    material = Material.of(*corpora, home=home, noise_home=noise_home)
+    material = Material.of(find_dataset(dataset, home), find_noise(noise, noise_home))
     if truth is not None:
         drawn = read_soundscape(truth)
     else:

@@ -12,8 +12,8 @@ from driftscore.cli import options as take
 from driftscore.cli.app import app
 from driftscore.cli.output import say
 from driftscore.errors import DriftscoreError
-from driftscore.formats import OutputRow, write_rows
-from driftscore.storage.caches import clear_caches, find_caches, list_caches
+from driftscore.formats import Format, OutputRow, write_rows
+from driftscore.storage.caches import find_caches, list_caches
 from driftscore.system import plugins
 from driftscore.text.packs import load_pack, pack_names
 from driftscore.text.presets import load_preset, preset_names
@@ -33,7 +33,7 @@ _PLUGINS = {
 @app.command("list")
 @click.argument("what", type=take.OneOf((*_PLUGINS, "packs", "presets")))
 @take.format_option
-def list_(what: str, format: str) -> None:
+def list_(what: str, format: Format) -> None:
     """Show what there is to choose from.
 
     $ driftscore list rules
@@ -60,7 +60,7 @@ def list_(what: str, format: str) -> None:
 @app.group(invoke_without_command=True)
 @take.format_option
 @click.pass_context
-def cache(context: click.Context, format: str) -> None:
+def cache(context: click.Context, format: Format) -> None:
     """Show where the caches are and how large, and clear them.
 
     $ driftscore cache
@@ -71,7 +71,7 @@ def cache(context: click.Context, format: str) -> None:
     rows: list[OutputRow] = []
     for one in list_caches():
         size = one.size()
-        shown = {"size": decimal(size)} if format == "table" else {"bytes": size}
+        shown = {"size": decimal(size)} if format.name == "table" else {"bytes": size}
         rows.append({"cache": one.name, **shown, "files": len(one.files()), "path": str(one.path),
                      "what": one.summary})  # fmt: skip
     write_rows(rows, format, sys.stdout)
@@ -100,7 +100,7 @@ def clear(names: tuple[str, ...], yes: bool) -> None:
         if answer.strip().lower() not in ("y", "yes"):
             say("Nothing deleted")
             raise click.exceptions.Exit(1)
-    say(f"Deleted {decimal(clear_caches(names))}")
+    say(f"Deleted {decimal(sum(one.clear() for one in chosen))}")
 
 
 @shell_completion.add_completion_class

@@ -13,7 +13,7 @@ import click
 import numpy as np
 
 from driftscore.audio.recordings import expand
-from driftscore.backbones import Backbone, check_model
+from driftscore.backbones import check_model
 from driftscore.backbones.stored import EmbeddingFile, Stored, load_vectors
 from driftscore.calibrate import MAX_CLIPS, adapt, add_quiet, make_calibration
 from driftscore.cli import options as take
@@ -27,7 +27,7 @@ from driftscore.engines.archive import (
     open_embeddings,
 )
 from driftscore.errors import AudioError, UsageError
-from driftscore.formats import OutputRow, find_format, write_rows
+from driftscore.formats import Format, OutputRow, write_rows
 from driftscore.scoring.calibration import RECIPE, Calibration
 from driftscore.scoring.head import HEAD_ENDINGS, Head, join_heads, score_embeddings
 from driftscore.storage.files import check_output, is_folder, output_folder
@@ -87,7 +87,17 @@ def embed(
             lengths_s = (usual_window_s if window_s is None else window_s, hop_s)
             embed_all = partial_function(embedder.windows, window_s=lengths_s[0], hop_s=hop_s)
         if archive:
-            add_to_archive(out, embed_all, recordings, tally, backbone, lengths_s)
+            with ArchiveWriter(out, backbone, window_s=lengths_s[0], hop_s=lengths_s[1]) as writer:
+                missing, count = writer.missing(recordings), 0
+                if there := len(recordings) - len(missing):
+                    say(f"{counted(there, 'recording')} in {out} already")
+                for one in watched(embed_all, missing, tally):
+                    if not one.error:
+                        writer.add(one)
+                        count += len(one.rows)
+            added = counted(len(missing) - tally.failed, "recording")
+            say(f"{counted(count, 'window')} of {added} in {out}")
+            tally.finish(len(recordings))
             return
         embedded = [
             (one.source, one.rows if windows else one.embedding[None], one.spans)
@@ -106,30 +116,6 @@ def embed(
     save(file.save, out)
     count = len(file.files)
     say(f"{count} embeddings of {backbone.dim} dimensions ({backbone.name}) in {out}")
-    tally.finish(len(recordings))
-
-
-def add_to_archive(
-    folder: str,
-    embed_all: "Callable[[list[str]], Iterator[Embedded]]",
-    recordings: list[str],
-    tally: Tally,
-    backbone: Backbone,
-    windows_s: tuple[float, float],
-) -> None:
-    """Embed the recordings that an archive does not have, and add them to it."""
-    window_s, hop_s = windows_s
-    rows = 0
-    with ArchiveWriter(folder, backbone, window_s=window_s, hop_s=hop_s) as archive:
-        missing = archive.missing(recordings)
-        if there := len(recordings) - len(missing):
-            say(f"{counted(there, 'recording')} in {folder} already")
-        for embedded in watched(embed_all, missing, tally):
-            if not embedded.error:
-                archive.add(embedded)
-                rows += len(embedded.rows)
-    count = counted(len(missing) - tally.failed, "recording")
-    say(f"{counted(rows, 'window')} of {count} in {folder}")
     tally.finish(len(recordings))
 
 
@@ -186,7 +172,7 @@ def head(heads: tuple[str, ...], out: str, text_embeddings: Path | None, **optio
 def score(
     clips: Path,
     column: str,
-    format: str,
+    format: Format,
     out: str | None,
     multi: bool,
     threshold: float | None,
@@ -201,7 +187,6 @@ def score(
     $ driftscore score clips.npz --head head.safetensors
     $ driftscore score archive/ --head head.safetensors --format csv --out windows.csv
     """
-    find_format(format)
     stored = open_embeddings(clips, column)
     if head:
         compiled = Head.load(head)
@@ -297,7 +282,10 @@ def calibrate(
         )
     check_output(out, ".safetensors")
     if clean is not None and noisy is not None:
-        stored_calibration(clean, noisy).save(out)
+        first, second = open_embeddings(clean), open_embeddings(noisy)
+        first.check(second, what=str(clean))
+        maker = first if first.fingerprint else second
+        Calibration.from_embeddings(first.read(), second.read(), model=maker).save(out)
         say(f"Calibration from {clean} and {noisy} in {out}; the rule is anchor: {RECIPE}")
         say(f"use it: driftscore head ... --text-embeddings FILE --calibration {out}")
         return
@@ -331,14 +319,6 @@ def calibrate(
     say(f"use it: driftscore classify ... --backbone {options['backbone']} --calibration {out}")
     if problems:
         raise click.exceptions.Exit(1)
-
-
-def stored_calibration(clean: Path, noisy: Path) -> Calibration:
-    """Return the calibration of two files of embeddings: of clips, and of the same in noise."""
-    first, second = open_embeddings(clean), open_embeddings(noisy)
-    first.check(second, what=str(clean))
-    made_by = first if first.fingerprint else second
-    return Calibration.from_embeddings(first.read(), second.read(), model=made_by)
 
 
 @app.command()

@@ -36,7 +36,7 @@ from driftscore.engines import KIND as ENGINE
 from driftscore.engines.archive import is_stored
 from driftscore.engines.examples import check_words, example_files
 from driftscore.errors import UsageError, unknown
-from driftscore.formats import DEFAULT_FORMAT, Format, format_names
+from driftscore.formats import DEFAULT_FORMAT, Format, find_format, format_names
 from driftscore.scoring.rules import rule_names
 from driftscore.storage.checked import finite_number
 from driftscore.storage.files import check_output, is_stream, is_url
@@ -190,6 +190,7 @@ examples_option = click.option(
 )  # fmt: skip
 format_option = click.option(
     "--format", "-f", type=PluginName(format_names), default=DEFAULT_FORMAT,
+    callback=lambda _context, _option, name: find_format(name),
     help="How rows are written (see `list formats`).",
 )  # fmt: skip
 

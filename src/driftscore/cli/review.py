@@ -33,7 +33,7 @@ from driftscore.detector import window_and_hop
 from driftscore.errors import AudioError, UsageError
 from driftscore.events.tracking import Detection
 from driftscore.events.watchlist import WatchedLabel, WatchList
-from driftscore.formats import OutputRow, find_format, write_rows
+from driftscore.formats import Format, OutputRow, write_rows
 from driftscore.scoring.head import HEAD_ENDINGS
 from driftscore.storage.files import check_output, replacing
 
@@ -70,7 +70,7 @@ _SHOWN_CHOICES = 5
 @click.option("--clips", type=take.FILE, help="The folder of a listener's clips, to play them.")
 def review(
     events_file: Path,
-    format: str,
+    format: Format,
     out: str | None,
     answers: Path | None,
     target: float,
@@ -88,7 +88,6 @@ def review(
     $ driftscore review events.csv --watch-out watch.toml
     $ driftscore review events.db --clips clips/ --precision 0.95
     """
-    writer = find_format(format)
     if watch_out is not None:
         check_output(watch_out, ".toml")
     base = None if watch is None else WatchList.load(watch)
@@ -117,7 +116,7 @@ def review(
                 rows.append({"label": fit.label, **values, "chosen": mark})
     with output(out) as stream:
         title = f"Precision by threshold; * is chosen for {target:.0%}"
-        write_rows(rows, writer, stream, title=title, columns=_COLUMNS)
+        write_rows(rows, format, stream, title=title, columns=_COLUMNS)
     verdicts = [event.verdict for event in reviewed.events if event.verdict]
     counts = ", ".join(f"{verdicts.count(word)} {word}" for word in (RIGHT, WRONG, UNSURE))
     say(

@@ -36,15 +36,8 @@ def write(
         path = full_path(str(row["file"]))
         duration = f"{number(row, 'end_s') - number(row, 'start_s'):.6f}"
         date, _, clock = str(row.get("time") or "").partition("T")
-        texts = (
-            str(path.parent.parent),
-            path.parent.name,
-            path.name,
-            str(row["label"]),
-            date,
-            clock[:8],
-        )
-        *file, label, date, clock = (cell(visible(text)) for text in texts)
+        texts = (path.parent.parent, path.parent.name, path.name, row["label"], date, clock[:8])
+        *file, label, date, clock = (cell(visible(str(text))) for text in texts)
         score = decimals(row, "score")
         writer.writerow([*file, decimals(row, "start_s"), duration, label, score, date, clock, ""])
         flush()

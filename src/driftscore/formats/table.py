@@ -3,7 +3,6 @@
 import os
 import shutil
 import textwrap
-import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import IO
 
@@ -60,10 +59,9 @@ def width_of(text: str) -> int:
     """Return the columns that a text takes in a terminal: two for each character of East Asia."""
     if text.isascii():
         return len(text)
-    return sum(
-        0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF")
-        for c in text
-    )
+    from rich.cells import cell_len  # here: most tables are ASCII
+
+    return cell_len(text)
 
 
 def fold(text: str, width: int) -> list[str]:

@@ -151,21 +151,13 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Stamp:
-    """When a row was made, how long it took, and by which versions (JSON)."""
-
-    seconds: float = 0.0
-    made_at: str = ""
-    versions: str = ""
-
-
-@dataclass(frozen=True)
 class Row:
     """The result of a cell, or the error that prevented it.
 
     `value` is a share in [0, 1]; `gain` is its difference to cosine in the same condition, with a
     paired 95 % interval, or None where there is none. `outcomes` is the chosen class of each clip
-    (-1 for a clip that failed); mAP has none.
+    (-1 for a clip that failed); mAP has none. `seconds` is how long it took, `made_at` when it was
+    made, and `versions` by which programs (JSON).
     """
 
     cell: Cell
@@ -177,7 +169,9 @@ class Row:
     details: Mapping[str, float] = field(default_factory=dict)
     outcomes: NDArray[np.int16] | None = None
     error: str = ""
-    stamp: Stamp = Stamp()
+    seconds: float = 0.0
+    made_at: str = ""
+    versions: str = ""
 
 
 def clean_condition(dataset: str, data: str, limit: int, backbone: str, model: str) -> Condition:

@@ -227,16 +227,14 @@ def _draw_events(
 def _time_axis(axes: "Axes", seconds: float, start: Start | None, about: str) -> None:
     """Mark round times: of the clock if the start is known, else since the start."""
     step = next((step for step in _STEPS if seconds / step <= _TICKS), 7 * _STEPS[-1])
-    since_s = 0.0
     unit = "hours:minutes:seconds" if step < 60 else "hours:minutes"
-    axes.set_xlabel(f"time since the start of the recording ({unit}){about}")
+    since_s, label = 0.0, f"time since the start of the recording ({unit})"
     if start is not None:
         midnight = start.time.replace(hour=0, minute=0, second=0, microsecond=0)
         since_s = (start.time - midnight).total_seconds()
         zone = "" if start.zone_known else " (time zone of this machine)"
-        axes.set_xlabel(
-            f"clock time ({unit}) on {start.time:%Y-%m-%d}, {zone_text(start)}{zone}{about}"
-        )
+        label = f"clock time ({unit}) on {start.time:%Y-%m-%d}, {zone_text(start)}{zone}"
+    axes.set_xlabel(f"{label}{about}")
     ticks = np.arange(-(-since_s // step) * step, since_s + seconds + 1e-6, step)
     texts = []
     for tick in ticks:

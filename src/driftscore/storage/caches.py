@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from driftscore.errors import UsageError, WriteError, unknown
-from driftscore.storage.files import cache_home
+from driftscore.storage.files import cache_home, chosen_home
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,8 @@ def list_caches() -> list[Cache]:
         ("lab", "results and embeddings of the lab"),
     ):
         variable = f"DRIFTSCORE_{name.upper()}"
-        chosen = os.environ.get(variable)
-        path = Path(chosen).expanduser() if chosen else home / name
-        caches.append(
-            Cache(name, summary, path.parent, (path.name,), True, variable if chosen else "")
-        )
+        path, chosen_by = chosen_home(name), variable if os.environ.get(variable) else ""
+        caches.append(Cache(name, summary, path.parent, (path.name,), True, chosen_by))
     return caches
 
 
@@ -108,8 +105,3 @@ def find_caches(names: Iterable[str] = ()) -> list[Cache]:
         if name not in caches:
             raise unknown("cache", name, caches)
     return [caches[name] for name in chosen]
-
-
-def clear_caches(names: Iterable[str] = ()) -> int:
-    """Delete the caches that `find_caches` returns, and return how many bytes that freed."""
-    return sum(cache.clear() for cache in find_caches(names))

@@ -12,8 +12,7 @@ The types are msgspec's. It says neither the value nor the nearest key, which is
 import math
 import re
 import tomllib
-from collections.abc import Mapping
-from typing import Annotated, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta
@@ -45,21 +44,22 @@ def decode(content: object, kind: type[Kind], *, where: str) -> Kind:
 
 
 def _explained(message: str, content: object, kind: object, above: str = "") -> str:
-    """Return an error of msgspec in words, with the value and the nearest key."""
+    """Return an error of msgspec in words, with the value (shortened) and the nearest key."""
     said, _, path = message.rstrip("`").partition(" - at `$")
-    value, key = content, above
+    value: Any = content
+    key = above
     for name, index in re.findall(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]", path):
         if name:
-            value, key = _table(value, key)[name], _join(key, name)
+            value, key = value[name], _join(key, name)
             kind = next(field.type for field in _fields(kind) if field.encode_name == name)
         elif index == "...":  # of a table with any keys msgspec does not say which one is wrong
             kind = get_args(_plain(kind))[1]
-            for other, inner in _table(value, key).items():
+            for other, inner in value.items():
                 try:
                     msgspec.convert(inner, kind)
                 except msgspec.ValidationError as error:
                     return _explained(str(error), inner, kind, _join(key, other))
-        elif isinstance(value, list):
+        else:
             value, key = value[int(index)], f"{key}[{index}]"
             kind = get_args(_plain(kind))[0]
     field = said.split("`")[1] if "`" in said else ""
@@ -78,7 +78,14 @@ def _explained(message: str, content: object, kind: object, above: str = "") -> 
         expected = expected.replace(r"matching regex '\\S'", "that is not empty")
         expected = re.sub("matching regex .*", "of valid Unicode", expected)
         expected = expected.replace("Number out of range", "a finite number")
-    return str(_wrong(key, expected, value))
+    description = _TYPES.get(type(value), f"a {type(value).__name__}")
+    if isinstance(value, int) and value.bit_length() > 200:  # too many to be written
+        description += " of very many digits"
+    elif value is not None and not isinstance(value, dict | list):
+        written = repr(value)
+        cut = "..." if len(written) > _SHOWN_CHARS else ""
+        description += f" {written[:_SHOWN_CHARS]}{cut}"
+    return f"{key or 'the content'} must be {expected}, got {description}"
 
 
 def _fields(kind: object) -> tuple[msgspec.structs.FieldInfo, ...]:
@@ -113,23 +120,5 @@ def finite_number(written: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _table(value: object, key: str) -> Mapping[str, object]:
-    if not isinstance(value, dict):
-        raise _wrong(key, "a table", value)
-    return value
-
-
 def _join(key: str, name: str) -> str:
     return f"{key}.{name}" if key else name
-
-
-def _wrong(key: str, expected: str, value: object) -> FormatError:
-    """Return the error for a value; a long one is shortened."""
-    description = _TYPES.get(type(value), f"a {type(value).__name__}")
-    if isinstance(value, int) and value.bit_length() > 200:  # too many to be written
-        description += " of very many digits"
-    elif value is not None and not isinstance(value, dict | list):
-        written = repr(value)
-        cut = "..." if len(written) > _SHOWN_CHARS else ""
-        description += f" {written[:_SHOWN_CHARS]}{cut}"
-    return FormatError(f"{key or 'the content'} must be {expected}, got {description}")

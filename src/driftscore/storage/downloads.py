@@ -30,17 +30,12 @@ _MAX_REDIRECTS = 10
 _PROGRESS = 1_000_000  # after this many bytes the attempts are counted anew
 
 
-def download(
-    url: str, part: Path, *, what: str, most: int = MAX_BYTES, show: bool | None = None
-) -> None:
-    """Download to `part`, resuming what is there; a broken connection is tried again.
-
-    `show` is whether to show a progress bar (None: on a terminal only).
-    """
+def download(url: str, part: Path, *, what: str, most: int = MAX_BYTES) -> None:
+    """Download to `part`, resuming what is there; a broken connection is tried again."""
     failed, slow, start = 0, 0, _size(part)
     while True:
         try:
-            _continue(url, part, what=what, most=most, show=show)
+            _continue(url, part, what=what, most=most)
             return
         except TimeoutError as error:
             problem, slow = str(error), slow + 1
@@ -73,7 +68,7 @@ def read_document(url: str, *, most: int) -> bytes:
     return bytes(content)
 
 
-def _continue(url: str, part: Path, *, what: str, most: int, show: bool | None) -> None:
+def _continue(url: str, part: Path, *, what: str, most: int) -> None:
     """Download what is missing of a file, in one connection."""
     have = _size(part)
     with _answer(url, {"Range": f"bytes={have}-"} if have else {}) as response:
@@ -94,7 +89,7 @@ def _continue(url: str, part: Path, *, what: str, most: int, show: bool | None) 
             _give_up(url, f"the server states {length:,} bytes, more than {most:,}")
         total = have + (length or 0)
         _append(part, have, b"")
-        with progress_bar(f"Downloading {what} (bytes)", total, show=show) as advance:
+        with progress_bar(f"Downloading {what} (bytes)", total) as advance:
             advance(have)
             for block in response.iter_raw():
                 if have + len(block) > most:

@@ -44,15 +44,7 @@ def seconds_bar(
         yield lambda seconds: None
         return
     import soundfile
-    from rich.progress import ProgressColumn, Task
-    from rich.text import Text
-
-    class AudioTime(ProgressColumn):
-        """Hours, minutes and seconds of audio."""
-
-        def render(self, task: Task) -> Text:
-            total = "" if task.total is None else f" of {hours_text(task.total)}"
-            return Text(f"{hours_text(task.completed)}{total}")
+    from rich.progress import TextColumn
 
     total: float | None = None
     names = [name for name in recordings if isinstance(name, str) and os.path.isfile(name)]  # noqa: PTH113 (impossible names are not files)
@@ -61,9 +53,10 @@ def seconds_bar(
             total = sum(float(soundfile.info(name).duration) for name in names)
         except (RuntimeError, OSError, ValueError):
             total = None  # a header does not say
-    with _bar(AudioTime()) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda seconds: bar.update(task, completed=seconds)
+    of_total = "" if total is None else f" of {hours_text(total)}"
+    with _bar(TextColumn("{task.fields[done]}" + of_total)) as bar:
+        task = bar.add_task(what, total=total, done=hours_text(0))
+        yield lambda seconds: bar.update(task, completed=seconds, done=hours_text(seconds))
 
 
 def hours_text(seconds: float) -> str:

@@ -12,7 +12,7 @@ continues without it and a warning says so.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 
@@ -23,7 +23,7 @@ from driftscore.backbones.vectors import Matrix, Vector, matrix
 from driftscore.errors import MismatchError
 from driftscore.storage.files import cache_home
 from driftscore.storage.sqlite import CacheFile, is_usable, row_checksum
-from driftscore.system.progress import progress_bar
+from driftscore.system.progress import Advance, progress_bar
 
 BATCH = 128
 _MIN_SHOWN = 64  # below this many texts no progress bar is shown
@@ -125,9 +125,7 @@ class TextEncoder:
                     self.cache.put(TEXTS, self.model, batch)
         return np.stack([vectors[text] for text in texts])
 
-    def encode(
-        self, texts: Sequence[str], advance: Callable[[int], None] = lambda count: None
-    ) -> dict[str, Vector]:
+    def encode(self, texts: Sequence[str], advance: Advance) -> dict[str, Vector]:
         """Return the embeddings of distinct texts by text, without the cache.
 
         Texts of similar length are encoded together: batches are padded.

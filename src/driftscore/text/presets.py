@@ -29,8 +29,8 @@ DIRECTIONS = ("mean", "svd")
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 
-def check_template(template: str, *, needs: str, may: str = "") -> str:
-    """Return a template if it has every placeholder in `needs` and none outside both sets."""
+def check_template(template: str, *, needs: str, may: str = "") -> None:
+    """Refuse a template without every placeholder in `needs`, or with one outside both sets."""
     names = set(_PLACEHOLDER.findall(template))
     if missing := [name for name in needs if name not in names and name.upper() not in names]:
         raise UsageError(
@@ -40,7 +40,6 @@ def check_template(template: str, *, needs: str, may: str = "") -> str:
     allowed = {*needs, *may, *("P" if "p" in needs + may else "")}
     if strange := sorted(names - allowed):
         raise UsageError(f"The template {template!r} has an unknown placeholder {{{strange[0]}}}")
-    return template
 
 
 def fill(template: str, *, c: str = "", p: str = "") -> str:

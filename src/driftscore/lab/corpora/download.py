@@ -19,13 +19,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from driftscore.errors import DownloadError, FormatError, UsageError, WriteError, unknown
+from driftscore.lab.corpora import datasets, noises
 from driftscore.lab.corpora.about import Remote
-from driftscore.lab.corpora.datasets import dataset_names, find_dataset
 from driftscore.lab.corpora.folders import SHOWN_FILES, Corpus
-from driftscore.lab.corpora.noises import find_noise, noise_names
 from driftscore.lab.corpora.unpack import is_volume, unpack
 from driftscore.storage.downloads import download, read_document
 from driftscore.storage.files import replacing
+from driftscore.system import plugins
 
 DONE = "downloads.json"
 MAX_RECORD_BYTES = 20_000_000
@@ -57,31 +57,26 @@ class _Record(msgspec.Struct):
 
 def corpus_names() -> tuple[str, ...]:
     """Return the names of all datasets and noises."""
-    return tuple(sorted({*dataset_names(), *noise_names()}))
+    return tuple(sorted({*plugins.names(datasets.KIND), *plugins.names(noises.KIND)}))
 
 
-def find_corpus(name: str) -> Corpus:
+def find_corpus(name: str, home: str | Path | None = None) -> Corpus:
     """Return a dataset or noise by its name."""
     if name not in corpus_names():
         raise unknown("dataset or noise", name, corpus_names())
-    return find_dataset(name) if name in dataset_names() else find_noise(name)
+    is_dataset = plugins.has(datasets.KIND, name)
+    return datasets.find_dataset(name, home) if is_dataset else noises.find_noise(name, home)
 
 
 def get(
-    name: str,
-    home: str | Path | None = None,
-    *,
-    mirror: str | None = None,
-    keep: bool = False,
-    show: bool | None = None,
+    name: str, home: str | Path | None = None, *, mirror: str | None = None, keep: bool = False
 ) -> Path:
     """Download a corpus and return its folder, complete.
 
-    `mirror` is a server with the same paths; `keep` keeps the archives; `show` is whether to show
-    a progress bar (None: on a terminal only).
+    `mirror` is a server with the same paths; `keep` keeps the archives.
     """
-    corpus = find_corpus(name)
-    folder = corpus.home(home)
+    corpus = find_corpus(name, home)
+    folder = corpus.folder
     if not corpus.about.files:
         raise UsageError(f"{corpus.about.title} has nothing to download: give your own folder")
     if mirror is not None and not _MIRROR.fullmatch(mirror):
@@ -97,20 +92,20 @@ def get(
     if unfinished := archives.pop():
         raise FormatError(f"{unfinished[-1].name} is a part of a zip whose last part is not listed")
     missing = [files for files in archives if any(done.get(f.name) != f.md5 for f in files)]
-    if not missing and corpus.missing(folder):  # complete once, but something was deleted since
+    if not missing and corpus.missing():  # complete once, but something was deleted since
         missing = archives
     for remotes in missing:
         try:
-            _fetch(remotes, folder, keep=keep, show=show)
+            _fetch(remotes, folder, keep=keep)
         except OSError as error:
             raise WriteError(f"Cannot write to {folder}: {error.strerror or error}") from error
         done |= {remote.name: remote.md5 for remote in remotes}
         with replacing(folder / DONE) as partial:
             partial.write_text(json.dumps(done, indent=1, sort_keys=True), encoding="utf-8")
-    return corpus.complete(folder)
+    return corpus.complete()
 
 
-def _fetch(remotes: list[Remote], folder: Path, *, keep: bool, show: bool | None) -> None:
+def _fetch(remotes: list[Remote], folder: Path, *, keep: bool) -> None:
     """Download the parts of one archive (or one file), then move its content into place.
 
     An archive that is refused is deleted even if archives are kept.
@@ -124,7 +119,7 @@ def _fetch(remotes: list[Remote], folder: Path, *, keep: bool, show: bool | None
         # A part may be of another edition: then all of it is downloaded again.
         tries = 0 if target.is_file() and _md5(target) == remote.md5 else 1 + part.is_file()
         while tries:
-            download(remote.url, part, what=remote.name, show=show)
+            download(remote.url, part, what=remote.name)
             digest, tries = _md5(part), tries - 1
             if digest == remote.md5:
                 part.replace(target)

@@ -19,8 +19,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from driftscore.errors import UsageError
-
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
 
@@ -34,7 +32,6 @@ _MIN_FEEDBACK, _MAX_FEEDBACK = 0.3, 0.98  # feedback at a reverberance of 0 and 
 
 def reverberated(samples: Floats, rate: int, *, reverb: float) -> Floats:
     """Return mono samples with reverb, the same number of them; `reverb` is in [0, 1]."""
-    check_reverb(reverb)
     a = -1 / math.log(1 - _MIN_FEEDBACK)
     b = 100 / (math.log(1 - _MAX_FEEDBACK) * a + 1)
     feedback = 1 - math.exp((100 * reverb - b) / (a * b))
@@ -43,12 +40,6 @@ def reverberated(samples: Floats, rate: int, *, reverb: float) -> Floats:
     size = 1 << (len(samples) + tail - 1).bit_length()
     spectrum = np.fft.rfft(samples, size) * _response(size, rate, feedback)
     return np.fft.irfft(spectrum, size)[: len(samples)]
-
-
-def check_reverb(reverb: float | None) -> None:
-    """Raise an error unless `reverb` is None or in [0, 1]."""
-    if reverb is not None and not 0 <= reverb <= 1:
-        raise UsageError(f"reverb must be None or a number from 0 to 1, got {reverb!r}")
 
 
 @lru_cache(maxsize=4)  # all soundscapes of a grid have the same length

@@ -17,7 +17,6 @@ import numpy as np
 from driftscore.errors import AudioError, UsageError
 from driftscore.lab.mixing.loudness import FLOOR, LoudnessMeter
 from driftscore.lab.mixing.record import MixPart, MixRecord, check_mix, mix_part
-from driftscore.lab.mixing.reverb import check_reverb
 from driftscore.lab.mixing.sounds import Excerpt, Sound
 
 REF_DB = -36.0
@@ -55,7 +54,8 @@ def draw_soundscape(
     events = [events] if isinstance(events, Sound) else events
     if not events:
         raise UsageError("A soundscape needs at least one event")
-    check_reverb(reverb)
+    if reverb is not None and not 0 <= reverb <= 1:
+        raise UsageError(f"reverb must be None or a number from 0 to 1, got {reverb!r}")
     rate = events[0].audio.rate
     frames = int(SOUNDSCAPE_S * rate)
     check_mix(snr_db, events, background, frames)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from driftscore.formats import visible
-from driftscore.lab.report import findings
+from driftscore.lab.conditions import COSINE
+from driftscore.lab.metrics import Interval
 from driftscore.lab.report.detections import DetectionResult
 from driftscore.lab.report.headings import heading, line_styles, main_results, ordered
 from driftscore.lab.report.page import Figure
@@ -133,8 +134,12 @@ def drift_figure(results: Results) -> list[Figure]:
 
 def beta_figure(results: Results) -> list[Figure]:
     """Draw the gain over cosine against beta."""
-    scenes = results.scenes if len(results.betas) > 1 else []
-    curves = {s: gains for s in scenes if (gains := findings.beta_gains(results, s))}
+    curves: dict[Scene, dict[float, Interval]] = {}  # without mAP
+    for scene in results.scenes if len(results.betas) > 1 else []:
+        for beta in results.betas:
+            rows = results.in_noise(scene, results.das(beta=beta))
+            if gain := results.compare((r.condition, r.scoring, COSINE) for r in rows):
+                curves.setdefault(scene, {})[beta] = gain
 
     def draw(axes: PlotAxes, scene: Scene) -> None:
         betas, gains = list(curves[scene]), curves[scene].values()

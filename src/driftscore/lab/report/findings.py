@@ -149,13 +149,3 @@ def failure_tables(results: Results) -> list[Table]:
     columns = ("Condition", "Clip or rule", "Reason")
     lines = [Line(entry) for entry in cells]
     return [Table("failures", title, columns, lines, collapsed=True)] if lines else []
-
-
-def beta_gains(results: Results, scene: Scene) -> dict[float, Interval]:
-    """Return the gain of DAS at each beta, pooled over the noisy clips of a scene; none for mAP."""
-    gains = {}
-    for beta in results.betas:
-        rows = results.in_noise(scene, results.das(beta=beta))
-        if gain := results.compare((r.condition, r.scoring, COSINE) for r in rows):
-            gains[beta] = gain
-    return gains

@@ -141,5 +141,5 @@ def _method(results: Results) -> Iterator[str]:
     seeds = sorted({s for r in results.rows if (s := r.cell.condition.seed) is not None})
     yield f"Data: {clips}. Seeds {', '.join(map(str, seeds)) or 'none'}: each draws other noise."
     yield from _METHOD
-    versions = {row.stamp.versions for row in results.rows}
+    versions = {row.versions for row in results.rows}
     yield f"Versions: {'; '.join(sorted(versions))}."

@@ -353,7 +353,7 @@ def newest_rows(rows: Iterable[Row]) -> list[Row]:
     for row in rows:
         c = row.cell.condition
         name, digests = (c.dataset, c.backbone, c.limit, c.noise), (c.data, c.model, c.noise_data)
-        versions.append((row.stamp.made_at, digests, name, row))
+        versions.append((row.made_at, digests, name, row))
     newest = {name: digests for _, digests, name, _ in sorted(versions, key=lambda v: v[:2])}
     return [row for _, digests, name, row in versions if newest[name] == digests]
 

@@ -188,7 +188,7 @@ def embed_anchors(
         return
     corpus, rate = find_noise(noise, home), embedder.backbone.rate
     excerpts = (
-        corpus.sample(ANCHOR_S, rate, generator("anchors", noise, number), home=home).audio
+        corpus.sample(ANCHOR_S, rate, generator("anchors", noise, number)).audio
         for number in range(ANCHORS)
     )
     rows = np.stack([embedded.embedding for embedded in embedder.embed(excerpts)])

@@ -11,7 +11,7 @@ The value of the row is F1 with matches by any overlap; all other numbers are in
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from driftscore.lab.corpora.about import Clip
 from driftscore.lab.corpora.soundscapes.truth import Soundscape, read_soundscape, truth_path
 from driftscore.lab.detection import ONSET, OVERLAP
 from driftscore.lab.psds import by_threshold, psds
-from driftscore.lab.runs.scoring import stamp
+from driftscore.lab.runs.scoring import stamped
 from driftscore.lab.runs.scorings import (
     needs_of,
     prompts_of,
@@ -118,7 +118,7 @@ def detect(files: ArrayFiles, cell: Cell, clips: Sequence[Clip], embedder: Embed
         raise
     except DriftscoreError as error:
         row = Row(cell, METRIC, failed=len(clips), error=str(error))
-    return replace(row, stamp=stamp(time.monotonic() - started))
+    return stamped(row, time.monotonic() - started)
 
 
 def measured(cell: Cell, detected: Sequence[Detected]) -> tuple[Row, Arrays]:

@@ -23,7 +23,7 @@ COLUMNS = (
 
 def flat_row(row: Row) -> dict[str, str | int | float | None]:
     """Return a row as one level of plain values."""
-    values = asdict(row.cell.condition) | asdict(row.cell.scoring) | asdict(row.stamp) | vars(row)
+    values = asdict(row.cell.condition) | asdict(row.cell.scoring) | vars(row)
     values |= vars(row.gain) if row.gain is not None else {}
     values["details"] = json.dumps(dict(row.details), sort_keys=True)
     values["key"] = row.cell.key

@@ -226,9 +226,9 @@ def _block_groups(block: Block, facts: Facts) -> Iterator[tuple[Condition, list[
         applying: dict[str | None, list[Scoring]] = {noise: [] for noise in scorings}
         for noise, some in scorings.items():
             for scoring in some:
-                if digest == "" and uses_calibration(scoring):
-                    continue
                 if uses_calibration(scoring):
+                    if digest == "":
+                        continue
                     scoring = replace(scoring, calibration=digest or "")
                 if scoring.examples:
                     scoring = replace(

@@ -157,7 +157,7 @@ def start_run(run: str) -> None:
 @lru_cache(maxsize=4)
 def clips_of(dataset: str, home: str | None, limit: int) -> tuple[list[Clip], tuple[str, ...]]:
     """Return the clips and labels of a dataset, listed once per run."""
-    return chosen_clips(dataset, home, limit), find_dataset(dataset, home).labels(home)
+    return chosen_clips(dataset, home, limit), find_dataset(dataset, home).labels()
 
 
 @lru_cache(maxsize=2)

@@ -51,9 +51,8 @@ def record_of(
     event = Sound(file, load(file, rate), ", ".join(clip.labels))
     mixing = find_mixing(str(condition.mixing))
     seconds = mixing.background_s(event.audio.seconds)
-    background = find_noise(str(condition.noise), noise_home).sample(
-        seconds, rate, rng, home=noise_home, avoid=clip.labels
-    )
+    noise = find_noise(str(condition.noise), noise_home)
+    background = noise.sample(seconds, rate, rng, avoid=clip.labels)
     snr_db = float(condition.snr_db or 0.0)
     return mixing.draw(event, background, snr_db=snr_db, meter=meter(), seed=seed, rng=rng)
 

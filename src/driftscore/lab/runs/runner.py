@@ -19,9 +19,9 @@ from dataclasses import dataclass, field, replace
 
 from driftscore.errors import DriftscoreError
 from driftscore.lab.conditions import Condition, Scoring, join_keys
-from driftscore.lab.corpora.datasets import Dataset, find_dataset
-from driftscore.lab.corpora.folders import is_reference
-from driftscore.lab.corpora.noises import Noise, find_noise
+from driftscore.lab.corpora.datasets import find_dataset
+from driftscore.lab.corpora.folders import Corpus, is_reference
+from driftscore.lab.corpora.noises import find_noise
 from driftscore.lab.runs.executors import Executor, open_executor
 from driftscore.lab.runs.grid import Grid, groups
 from driftscore.lab.runs.jobs import Job, is_stored, parts_of, start_run
@@ -120,16 +120,12 @@ def mixes(grid: Grid, facts: Facts, rates: Callable[[str], int]) -> Iterator[Sav
 def _homes(grid: Grid) -> dict[str, str]:
     """Return where every corpus is stored, so that each worker uses the same folder."""
     homes = dict(grid.homes)
-    corpora: list[tuple[str, Dataset | Noise]] = [
-        *(
-            (name, find_dataset(name, homes.get(name)))
-            for name in (*grid.names("datasets"), *grid.examples_from.values())
-        ),
-        *((name, find_noise(name, homes.get(name))) for name in grid.names("noises")),
-    ]
-    for name, corpus in corpora:
-        if not is_reference(homes.get(name)):  # module:attribute finds its folder itself
-            homes[name] = str(corpus.home(homes.get(name)).absolute())
+    datasets = (*grid.names("datasets"), *grid.examples_from.values())
+    corpora: list[Corpus] = [find_dataset(name, homes.get(name)) for name in datasets]
+    corpora += [find_noise(name, homes.get(name)) for name in grid.names("noises")]
+    for corpus in corpora:
+        if not is_reference(corpus.home):  # module:attribute finds its folder itself
+            homes[corpus.name] = str(corpus.folder.absolute())
     return homes
 
 

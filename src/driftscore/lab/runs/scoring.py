@@ -16,7 +16,7 @@ import json
 import platform
 import time
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -29,7 +29,7 @@ from driftscore.backbones.vectors import VANISHING, Matrix, Scores, Vector
 from driftscore.classifier import Classifier
 from driftscore.errors import DriftscoreError, StoreError, UsageError
 from driftscore.lab import metrics
-from driftscore.lab.conditions import COSINE, Cell, Condition, Row, Scoring, Stamp, generator
+from driftscore.lab.conditions import COSINE, Cell, Condition, Row, Scoring, generator
 from driftscore.lab.runs.embedding import (
     ConditionEmbeddings,
     anchors_name,
@@ -50,6 +50,7 @@ from driftscore.scoring.bank import ClassBank, VanishingDriftWarning, encode_ban
 from driftscore.scoring.calibration import Calibration
 from driftscore.scoring.head import Head
 from driftscore.scoring.rules import NOISY_PROMPTS, Needs, compile_head
+from driftscore.system.progress import Advance
 from driftscore.text.cache import TextCache, TextEncoder
 from driftscore.text.presets import DEFAULT_PRESET
 from driftscore.text.prompts import compose, words
@@ -107,9 +108,7 @@ def load_calibration(file: str) -> Calibration:
 class _RememberingEncoder(TextEncoder):
     """A text encoder that keeps what it encodes for the next bank of the same model."""
 
-    def encode(
-        self, texts: Sequence[str], advance: Callable[[int], None] = lambda count: None
-    ) -> dict[str, Vector]:
+    def encode(self, texts: Sequence[str], advance: Advance) -> dict[str, Vector]:
         """Return the embeddings of distinct texts by text."""
         if len(_texts) > MAX_TEXTS:
             _texts.clear()
@@ -126,7 +125,7 @@ def score_condition(data: ConditionData, scorings: Iterable[Scoring]) -> Iterato
         first = next(iter(data.embeddings.failures.values()), "")
         for scoring in scorings:
             cell = Cell(data.condition, scoring)
-            yield Row(cell, error=f"No clip could be used; the first: {first}", stamp=stamp(0.0))
+            yield stamped(Row(cell, error=f"No clip could be used; the first: {first}"), 0.0)
         return
     cosine = scores_of(data, COSINE)
     failed = len(data.truth.ids) - len(usable)
@@ -138,9 +137,9 @@ def score_condition(data: ConditionData, scorings: Iterable[Scoring]) -> Iterato
         except StoreError:
             raise
         except DriftscoreError as error:
-            yield Row(cell, failed=failed, error=str(error), stamp=stamp(0.0))
+            yield stamped(Row(cell, failed=failed, error=str(error)), 0.0)
         else:
-            yield replace(row, stamp=stamp(time.monotonic() - started))
+            yield stamped(row, time.monotonic() - started)
 
 
 def scores_of(data: ConditionData, scoring: Scoring) -> Scores:
@@ -171,14 +170,9 @@ def drift_reports(
             mean, svd = (data.bank(replace(scoring, direction=d)) for d in ("mean", "svd"))
             agreement = (mean.drifts.astype(np.float64) * svd.drifts).sum(axis=1)
             centre = bank.drifts.astype(np.float64).mean(axis=0)
-            yield (
-                scoring.key,
-                {
-                    "agreement": agreement.tolist(),
-                    "common": float(centre @ centre),
-                    "radii": [float(radius) for radius in bank.radii],
-                },
-            )
+            common, radii = float(centre @ centre), bank.radii.tolist()
+            report = {"agreement": agreement.tolist(), "common": common, "radii": radii}
+            yield scoring.key, report
         elif (clean := data.clean_embeddings) is not None:
             both = data.embeddings.usable & clean.usable
             cosines = drift_cosines(
@@ -329,10 +323,12 @@ def _measured(data: ConditionData, cell: Cell, scores: Scores, cosine: Scores) -
     return Row(cell, "accuracy", value, n, failed, interval, details, outcomes)
 
 
-def stamp(seconds: float) -> Stamp:
-    """Return when and by which versions a row was made that took so many seconds."""
+def stamped(row: Row, seconds: float) -> Row:
+    """Return a row that took so many seconds, with the time and the versions of now."""
     versions = {
         "driftscore": __version__, "numpy": np.__version__, "python": platform.python_version()
     }  # fmt: skip
     made_at = datetime.now(UTC).isoformat(timespec="seconds")
-    return Stamp(seconds, made_at, json.dumps(versions, sort_keys=True))
+    return replace(
+        row, seconds=seconds, made_at=made_at, versions=json.dumps(versions, sort_keys=True)
+    )

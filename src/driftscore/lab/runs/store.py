@@ -18,7 +18,6 @@ A database that SQLite cannot read is a `StoreError`.
 
 import hashlib
 import json
-import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -32,9 +31,9 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from driftscore.errors import FormatError, StoreError, UsageError, WriteError
-from driftscore.lab.conditions import Cell, Condition, Row, Stamp, read_key
+from driftscore.lab.conditions import Cell, Condition, Row, read_key
 from driftscore.lab.metrics import Interval
-from driftscore.storage.files import cache_home, replacing
+from driftscore.storage.files import chosen_home, replacing
 from driftscore.storage.npz import array_names, read_npz
 
 Array = NDArray[np.generic]
@@ -142,10 +141,10 @@ def open_files(home: str | Path) -> ArrayFiles:
 
 
 class Store(ArrayFiles):
-    """A folder of results; opening it creates what is missing."""
+    """A folder of results, `lab` in the cache folder by default; opening it creates the tables."""
 
     def __init__(self, home: str | Path | None = None) -> None:
-        super().__init__(home or default_home())
+        super().__init__(home or chosen_home("lab"))
         self.damage: dict[str, str] = {}
         """What was left out because it cannot be used, and why."""
         self._locks: dict[str, FileLock] = {}
@@ -317,14 +316,9 @@ class Store(ArrayFiles):
             lock.release()
 
 
-def default_home() -> Path:
-    """Return the folder of the store: `$DRIFTSCORE_LAB`, or `lab` in the cache folder."""
-    return Path(os.environ.get("DRIFTSCORE_LAB") or cache_home() / "lab").expanduser()
-
-
 def _record(row: Row) -> tuple[object, ...]:
     """Return a row as a record."""
-    values = vars(row) | vars(row.stamp) | (vars(row.gain) if row.gain else {})
+    values = vars(row) | (vars(row.gain) if row.gain else {})
     values |= {"key": row.cell.key, "condition": row.cell.condition.key}
     values["details"] = json.dumps(dict(row.details), sort_keys=True)
     if row.outcomes is not None:
@@ -350,7 +344,7 @@ def _row(values: tuple[object, ...]) -> Row:
         outcomes = np.frombuffer(record.outcomes, "<i2").astype(np.int16)
     return Row(
         cell, record.metric, record.value, record.n, record.failed, gain, details, outcomes,
-        record.error, Stamp(record.seconds or 0.0, record.made_at, record.versions),
+        record.error, record.seconds or 0.0, record.made_at, record.versions,
     )  # fmt: skip
 
 

@@ -13,12 +13,7 @@ from driftscore.system import plugins
 
 KIND = plugins.Kind("dataset", __name__, "clips")
 
-__all__ = ["Dataset", "dataset_names", "find_dataset"]
-
-
-def dataset_names() -> tuple[str, ...]:
-    """Return the names of all datasets."""
-    return plugins.names(KIND)
+__all__ = ["KIND", "Dataset", "find_dataset"]
 
 
 def find_dataset(name: str, home: str | Path | None = None) -> Dataset:
@@ -27,4 +22,4 @@ def find_dataset(name: str, home: str | Path | None = None) -> Dataset:
     An unknown name without a home is an error that offers the nearest.
     """
     functions = ("clips", "labels")
-    return Dataset(name, find_plugin(KIND, name, home, own="folder", functions=functions))
+    return Dataset(name, find_plugin(KIND, name, home, own="folder", functions=functions), home)

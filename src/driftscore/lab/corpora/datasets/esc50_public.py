@@ -8,7 +8,7 @@ from pathlib import Path
 
 from driftscore.lab.corpora.about import Clip
 from driftscore.lab.corpora.datasets import esc50
-from driftscore.lab.corpora.folders import data_home
+from driftscore.storage.files import chosen_home
 
 ABOUT = replace(esc50.ABOUT, title="ESC-50, clips that driftscore has never used", clips=635)
 LIST = Path(__file__).with_suffix(".txt")
@@ -29,4 +29,4 @@ def clips(home: Path) -> list[Clip]:
 
 def default_home() -> Path:
     """Return the folder of `esc50`."""
-    return data_home() / "esc50"
+    return chosen_home("data") / "esc50"

@@ -22,18 +22,18 @@ from driftscore.lab.corpora.folders import Corpus, absent, root, rows
 class Dataset(Corpus):
     """A dataset by its name; without a `home` it is read from its default folder."""
 
-    def clips(self, home: str | Path | None = None) -> list[Clip]:
+    def clips(self) -> list[Clip]:
         """Return the labelled clips in a fixed order; a missing file is an error."""
-        return list(self.plugin.clips(self.complete(home)))
+        return list(self.plugin.clips(self.complete()))
 
-    def generated(self, home: str | Path | None = None) -> Generated | None:
+    def generated(self) -> Generated | None:
         """Return how much is generated when the clips are listed; None if they are files."""
         generated = getattr(self.plugin, "generated", None)
-        return generated(self.complete(home)) if generated else None
+        return generated(self.complete()) if generated else None
 
-    def labels(self, home: str | Path | None = None) -> tuple[str, ...]:
+    def labels(self) -> tuple[str, ...]:
         """Return all labels in a fixed order."""
-        return tuple(self.plugin.labels(self.home(home)))
+        return tuple(self.plugin.labels(self.folder))
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,8 @@ from pathlib import Path
 from driftscore.lab.corpora.folders import NOISES as KIND
 from driftscore.lab.corpora.folders import find_plugin
 from driftscore.lab.corpora.noises.protocol import Noise
-from driftscore.system import plugins
 
-__all__ = ["KIND", "Noise", "find_noise", "noise_names"]
-
-
-def noise_names() -> tuple[str, ...]:
-    """Return the names of all noises."""
-    return plugins.names(KIND)
+__all__ = ["KIND", "Noise", "find_noise"]
 
 
 def find_noise(name: str, home: str | Path | None = None) -> Noise:
@@ -26,4 +20,4 @@ def find_noise(name: str, home: str | Path | None = None) -> Noise:
     An unknown name without a home is an error that offers the nearest.
     """
     functions = ("recordings",)
-    return Noise(name, find_plugin(KIND, name, home, own="recorded", functions=functions))
+    return Noise(name, find_plugin(KIND, name, home, own="recorded", functions=functions), home)

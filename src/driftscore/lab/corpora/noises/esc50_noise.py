@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from driftscore.audio.recordings import Audio
-from driftscore.lab.corpora.about import Clip
 from driftscore.lab.corpora.datasets import esc50, esc50_public
 from driftscore.lab.corpora.folders import load
 from driftscore.lab.corpora.noises.protocol import NoiseRecording
@@ -46,16 +45,14 @@ def recordings(home: Path) -> list[NoiseRecording]:
         )
         for clip in free if clip.labels[0] in STEADY
     ]  # fmt: skip
-    people = [clip for clip in free if clip.labels[0] in HUMAN]
-    return steady + ([_crowd(people, number) for number in range(_CROWDS)] if people else [])
-
-
-def _crowd(people: list[Clip], number: int) -> NoiseRecording:
-    """Return one of the crowds: the same number always has the same clips."""
-    step = 1 + number % 7
-    chosen = [people[(7 * number + step * k) % len(people)] for k in range(OF_A_CROWD)]
-    file = "esc50_noise:" + _SEPARATOR.join(str(clip.path) for clip in chosen)
-    return NoiseRecording(file, f"crowd-{number}", "crowd", HUMAN)
+    people = [str(clip.path) for clip in free if clip.labels[0] in HUMAN]
+    crowds = []
+    for number in range(_CROWDS if people else 0):  # the same number always has the same clips
+        step = 1 + number % 7
+        chosen = [people[(7 * number + step * k) % len(people)] for k in range(OF_A_CROWD)]
+        file = f"esc50_noise:{_SEPARATOR.join(chosen)}"
+        crowds.append(NoiseRecording(file, f"crowd-{number}", "crowd", HUMAN))
+    return steady + crowds
 
 
 def make(description: str, rate: int) -> Audio:

@@ -15,9 +15,8 @@ recording that is silent, or shorter than a loudness block, is an error.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 
@@ -47,33 +46,27 @@ class NoiseRecording:
 class Noise(Corpus):
     """A noise by its name; without a `home` it is read from its default folder."""
 
-    def recordings(self, home: str | Path | None = None) -> list[NoiseRecording]:
+    def recordings(self) -> list[NoiseRecording]:
         """Return the recordings that excerpts are drawn from; a missing file is an error."""
-        return list(self.plugin.recordings(self.complete(home)))
+        return list(self.plugin.recordings(self.complete()))
 
     def sample(
-        self,
-        seconds: float,
-        rate: int,
-        rng: np.random.Generator,
-        *,
-        home: str | Path | None = None,
-        avoid: Iterable[str] = (),
+        self, seconds: float, rate: int, rng: np.random.Generator, *, avoid: Iterable[str] = ()
     ) -> Excerpt:
         """Draw an excerpt of `seconds` at `rate` without any of the labels in `avoid`."""
-        folder = self.home(home)
+        folder = self.folder
         if hasattr(self.plugin, "sample"):
             return self.plugin.sample(seconds, rate, rng, home=folder, avoid=avoid)
-        candidates = usable(_recordings(self, folder), avoid)
+        candidates = usable(_recordings(replace(self, home=folder)), avoid)
         chosen = candidates[int(rng.integers(len(candidates)))]
         sound = Sound(chosen.file, load(chosen.file, rate), chosen.environment)
         return draw_excerpt(sound, seconds, rng)
 
 
 @lru_cache(maxsize=32)
-def _recordings(noise: Noise, folder: Path) -> list[NoiseRecording]:
+def _recordings(noise: Noise) -> list[NoiseRecording]:
     """Return the recordings of a noise, listed once: TAU alone has eight thousand files."""
-    return noise.recordings(folder)
+    return noise.recordings()
 
 
 def usable(recordings: Sequence[NoiseRecording], avoid: Iterable[str]) -> list[NoiseRecording]:

@@ -66,23 +66,17 @@ class Material:
         self.paths = paths
 
     @staticmethod
-    def of(
-        dataset: Dataset,
-        noise: Noise,
-        *,
-        home: str | Path | None = None,
-        noise_home: str | Path | None = None,
-    ) -> "Material":
+    def of(dataset: Dataset, noise: Noise) -> "Material":
         """Return the clips with one label of a dataset, and the recordings of a noise."""
         clips: dict[str, list[str]] = {}
         paths = {}
-        for clip in dataset.clips(home):
+        for clip in dataset.clips():
             if len(clip.labels) == 1:
                 name = f"clips/{clip.id}"
                 clips.setdefault(spelled(clip.labels[0]), []).append(name)
                 paths[name] = clip.path
         backgrounds = []
-        for recording in noise.recordings(noise_home):
+        for recording in noise.recordings():
             name = f"noise/{recording.id}"
             paths[name] = Path(recording.file)
             backgrounds.append(replace(recording, file=name))
