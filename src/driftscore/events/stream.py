@@ -135,12 +135,6 @@ class EventStream:
         labels = {event.label for event in events}
         return events + [e for e in self._early_tracker.tracker.open if e.label not in labels]
 
-    @property
-    def active(self) -> tuple[str, ...]:
-        """The labels that are present now."""
-        tracker = self._tracker.tracker
-        return tuple(tracker.criteria.labels[c] for c in tracker.active)
-
     def feed(self, samples: Samples) -> list[Event]:
         """Take mono samples; return the events that ended, also those that were rejected."""
         if samples.ndim != 1:
@@ -187,16 +181,13 @@ class EventStream:
         events: list[Event] = []
         for (start_s, end_s, _), scores in zip(windows, self._rules.head.scores(rows), strict=True):
             events += tracker.feed(start_s, end_s, scores)
-            if tracker is self._tracker and tracker.shares is not None:
-                self._note((start_s + end_s) / 2, tracker.shares)
+            if tracker is self._tracker and (shares := tracker.shares) is not None:
+                order = np.argsort(-shares, kind="stable")[:SHOWN_LABELS]
+                labels = self._rules.criteria.labels
+                self.current = [(labels[c], float(shares[c])) for c in order]
+                if self._observer is not None:
+                    self._observer.scores((start_s + end_s) / 2, shares)
         return events
-
-    def _note(self, time_s: float, shares: Scores) -> None:
-        order = np.argsort(-shares, kind="stable")[:SHOWN_LABELS]
-        labels = self._rules.criteria.labels
-        self.current = [(labels[c], float(shares[c])) for c in order]
-        if self._observer is not None:
-            self._observer.scores(time_s, shares)
 
     def _with_levels(self, events: list[Event]) -> list[Event]:
         return [
