@@ -47,7 +47,10 @@ class UndeliveredError(Exception):
 
 
 class Transport(Protocol):
-    """What delivers messages to another program or machine."""
+    """What delivers messages to another program or machine.
+
+    A subclass need not begin, and gets states only if it shows them.
+    """
 
     name: str
     """What it is called in messages and in the status, without secrets."""
@@ -56,9 +59,11 @@ class Transport(Protocol):
 
     def begin(self, failed: Callable[[str], None], ready: Callable[[], None]) -> None:
         """Connect, or raise `UndeliveredError`; both functions may be called at any later time."""
+        return
 
     def show(self, report: LiveReport) -> None:
         """Take a state, which is not worth a wait: levels, what is present, what a source does."""
+        return
 
     def deliver(self, fields: JsonFields) -> None:
         """Deliver a message and return when it was taken, or raise `UndeliveredError`."""
