@@ -240,11 +240,11 @@ class HeadCache:
     def detector(self, spec: HeadSpec, settings: Detection) -> Detector:
         """Return the detector of the events of a spec: that of `driftscore detect`."""
         spec = spec.checked(self.settings.limits)
-
-        def make() -> Detector:
-            return self._classifier(spec).detector(settings=settings)
-
-        return self._once(self._detectors, (spec, settings), make)
+        return self._once(
+            self._detectors,
+            (spec, settings),
+            lambda: self._classifier(spec).detector(settings=settings),
+        )
 
     def _once(
         self, entries: OrderedDict[Key, Future[Value]], key: Key, make: Callable[[], Value]
