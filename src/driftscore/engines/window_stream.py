@@ -308,7 +308,15 @@ class _PooledWindows:
 
     def _framed_next(self, block: Samples) -> Framed:
         """Return the same for the block after the last one, and keep what early windows need."""
-        features = self._features(block)
+        if self._known.size:
+            known = 2 * self._context - 1  # frames
+            per_frame = self._known.shape[-1] // known
+            # A column depends on less than a frame to each side; a short input may be repeated.
+            margin = min(known, _MARGIN)
+            new = self._backbone.features(block[(known - margin) * self._step :])
+            features = np.concatenate([self._known, new[..., margin * per_frame :]], axis=-1)
+        else:
+            features = self._backbone.features(block)
         frames, sounding = self._frames_of(block, features, self._ahead)
         count = self._inner(block)
         # The last columns lack the samples after them, and are computed again.
@@ -316,17 +324,6 @@ class _PooledWindows:
         self._known = features[..., count * per_frame : -per_frame].copy()
         self._following = frames[:, count:], sounding[count:]
         return np.ascontiguousarray(frames[:, :count]), sounding[:count]
-
-    def _features(self, block: Samples) -> Features:
-        """Return the features of the block after the last one."""
-        if not self._known.size:
-            return self._backbone.features(block)
-        known = 2 * self._context - 1  # frames
-        per_frame = self._known.shape[-1] // known
-        # A column depends on less than a frame to each side; and a short input may be repeated.
-        margin = min(known, _MARGIN)
-        new = self._backbone.features(block[(known - margin) * self._step :])
-        return np.concatenate([self._known, new[..., margin * per_frame :]], axis=-1)
 
     def _frames_of(self, block: Samples, features: Features, ahead: int) -> Framed:
         """Return the frames of a block and some that follow it, given the features of all of it."""
