@@ -174,12 +174,14 @@ class CompiledHead:
     """A sentence for each label that the model does not understand."""
 
 
+@dataclass(eq=False)
 class HeadCache:
     """The most recently used heads and detectors; each is made once, however many threads ask."""
 
-    def __init__(self, embedder: Embedder, settings: ServiceSettings) -> None:
-        self.embedder = embedder
-        self.settings = settings
+    embedder: Embedder
+    settings: ServiceSettings
+
+    def __post_init__(self) -> None:
         self.examples = MemoryStore[Example](
             "example", max_count=4096, max_bytes=64_000_000, expiry_s=24 * 3600.0
         )
