@@ -159,17 +159,14 @@ class Observer(Protocol):
         """Take the score of each label at a time, as a share of its threshold: 1 reaches it."""
 
 
-@dataclass(eq=False)
 class Tracker:
     """The events of one recording, from its windows in order of time."""
 
-    criteria: LabelRules
-    settings: Detection
-    hop_s: float
-
-    def __post_init__(self) -> None:
-        criteria = self.criteria
-        self._lower = criteria.thresholds * self.settings.leave
+    def __init__(self, criteria: LabelRules, settings: Detection, *, hop_s: float) -> None:
+        self.criteria = criteria
+        self._settings = settings
+        self._hop_s = hop_s
+        self._lower = criteria.thresholds * settings.leave
         self._runs: dict[int, _Run] = {}
         self._waiting: dict[int, _Run] = {}
         self._begin_s: float | None = None
@@ -217,7 +214,7 @@ class Tracker:
         for c, run in self._runs.items():
             since_s = min(run.first_s, self._waiting[c].first_s if c in self._waiting else now_s)
             reached = run.peak >= run.required
-            mask[c] = reached and now_s - since_s < self.settings.hold_s
+            mask[c] = reached and now_s - since_s < self._settings.hold_s
         return mask
 
     def feed(
@@ -232,7 +229,7 @@ class Tracker:
         above = multiples[:count] >= self._lower
         events: list[Event] = []
         for c, run in list(self._runs.items()):
-            if not above[c] or self._gap(run, start_s) > self.settings.gap_s:
+            if not above[c] or self._gap(run, start_s) > self._settings.gap_s:
                 events += self._closed(c)
         thresholds = self.thresholds(start_s) if above.any() else criteria.thresholds
         for c in np.flatnonzero(above).tolist():
@@ -265,7 +262,7 @@ class Tracker:
 
     def _gap(self, run: _Run, start_s: float) -> float:
         """Return the seconds between a run and a window that starts later."""
-        return start_s - run.last_s - self.hop_s
+        return start_s - run.last_s - self._hop_s
 
     def _closed(self, c: int) -> list[Event]:
         """End the run of a label: join it to the one before it, or let that one go."""
@@ -278,7 +275,7 @@ class Tracker:
             nearly = run.peak >= _NEARLY * run.required
             return [self._event(c, run, BELOW)] if nearly else []
         before = self._waiting.pop(c, None)
-        if before is not None and self._gap(before, run.first_s) <= self.settings.gap_s:
+        if before is not None and self._gap(before, run.first_s) <= self._settings.gap_s:
             best = run if run.peak > before.peak else before
             self._waiting[c] = replace(best, first_s=before.first_s, last_s=run.last_s)
             return []
@@ -290,7 +287,7 @@ class Tracker:
         events = []
         for c, waiting in list(self._waiting.items()):
             next_s = self._runs[c].first_s if c in self._runs else start_s
-            if self._gap(waiting, next_s) > self.settings.gap_s:
+            if self._gap(waiting, next_s) > self._settings.gap_s:
                 events.append(self._event(c, self._waiting.pop(c)))
         return events
 
@@ -298,12 +295,12 @@ class Tracker:
         """Return the event of a run; an end of the recording that it touches is its end."""
         reach_s, begin_s = min(REACH_S, run.window_s / 2), self._begin_s or 0.0
         start_s, end_s = run.first_s + run.window_s - reach_s, run.last_s + reach_s
-        if end_s < start_s + self.hop_s:
+        if end_s < start_s + self._hop_s:
             middle_s = (start_s + end_s) / 2
-            start_s, end_s = middle_s - self.hop_s / 2, middle_s + self.hop_s / 2
+            start_s, end_s = middle_s - self._hop_s / 2, middle_s + self._hop_s / 2
         if run.first_s <= begin_s:
             start_s = begin_s
-        if run.last_s + run.window_s + self.hop_s > self._end_s:
+        if run.last_s + run.window_s + self._hop_s > self._end_s:
             end_s = self._end_s
         if not rejected and end_s - start_s < self.criteria.min_durations_s[c]:
             rejected = SHORT

@@ -174,14 +174,12 @@ class CompiledHead:
     """A sentence for each label that the model does not understand."""
 
 
-@dataclass(eq=False)
 class HeadCache:
     """The most recently used heads and detectors; each is made once, however many threads ask."""
 
-    embedder: Embedder
-    settings: ServiceSettings
-
-    def __post_init__(self) -> None:
+    def __init__(self, embedder: Embedder, settings: ServiceSettings) -> None:
+        self.embedder = embedder
+        self.settings = settings
         self.examples = MemoryStore[Example](
             "example", max_count=4096, max_bytes=64_000_000, expiry_s=24 * 3600.0
         )
@@ -242,11 +240,11 @@ class HeadCache:
     def detector(self, spec: HeadSpec, settings: Detection) -> Detector:
         """Return the detector of the events of a spec: that of `driftscore detect`."""
         spec = spec.checked(self.settings.limits)
-        return self._once(
-            self._detectors,
-            (spec, settings),
-            lambda: self._classifier(spec).detector(settings=settings),
-        )
+
+        def make() -> Detector:
+            return self._classifier(spec).detector(settings=settings)
+
+        return self._once(self._detectors, (spec, settings), make)
 
     def _once(
         self, entries: OrderedDict[Key, Future[Value]], key: Key, make: Callable[[], Value]
