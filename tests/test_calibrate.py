@@ -10,7 +10,7 @@ from driftscore import Backbone, Classifier, Embedder
 from driftscore.audio.noise import SYNTHETIC, add_at_snr, excerpt, synthetic
 from driftscore.audio.recordings import Audio, read
 from driftscore.backbones.vectors import unit as unit_rows
-from driftscore.calibrate import NoiseSource, adapt, make_calibration
+from driftscore.calibrate import adapt, make_calibration
 from driftscore.errors import AudioError, UsageError
 from driftscore.scoring.calibration import Calibration
 from driftscore.scoring.rules import choose_rule
@@ -89,7 +89,7 @@ def test_noise_recordings_take_the_place_of_synthetic_noise(
 
 
 def test_a_noise_is_read_once_while_it_is_in_use(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fake: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "fan.wav"
     soundfile.write(path, noise_clip(3, seed=99).samples, 16_000)
@@ -100,10 +100,8 @@ def test_a_noise_is_read_once_while_it_is_in_use(
         return read(recording, **settings)  # type: ignore[arg-type]
 
     monkeypatch.setattr("driftscore.calibrate.read", counted)
-    source = NoiseSource([path], 16_000)
-    for seed in range(5):
-        source.draw(100, np.random.default_rng(seed))
-    assert reads == [path]
+    make_calibration(Embedder(fake), CLIPS, [path])
+    assert reads.count(path) == 1
 
 
 def test_bad_recordings_are_reported_and_the_others_used(fake: Backbone, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 
 from driftscore.backbones.clap.exported import KIND, Probe, read_export
 from driftscore.backbones.mini import HOME, load
-from driftscore.backbones.mn04.minilm import SentenceEncoder
+from driftscore.backbones.mn04 import minilm
 from driftscore.backbones.onnx.sessions import OnnxSession, open_session, open_tokenizer
 from driftscore.errors import FormatError
 
@@ -114,11 +114,14 @@ def test_a_damaged_tokenizer_is_refused(content: str) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"{}", b"[" * 100])
-def test_damaged_files_of_the_sentence_encoder_are_refused(tmp_path: Path, content: bytes) -> None:
+def test_damaged_files_of_the_sentence_encoder_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    monkeypatch.setattr(minilm, "_folder", lambda: tmp_path)
     for name in ("model.safetensors", "tokenizer.json"):
         (tmp_path / name).write_bytes(content)
     with pytest.raises(FormatError):
-        SentenceEncoder(tmp_path).encode(["dog"])
+        minilm.SentenceEncoder().encode(["dog"])
 
 
 def test_a_build_of_mini_with_a_damaged_file_is_refused(tmp_path: Path) -> None:

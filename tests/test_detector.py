@@ -130,7 +130,7 @@ def test_a_quiet_recording_of_the_place_sets_thresholds(
 ) -> None:
     own = embedder.backbone.calibration_file
     assert own is not None
-    made, problems = add_quiet(Calibration.load(own), embedder, [noise_only()], progress=False)
+    made, problems = add_quiet(Calibration.load(own), embedder, [noise_only()])
     assert problems == []
     made.save(tmp_path / "place.safetensors")
     classifier = Classifier(WORDS, backbone=embedder, calibration=tmp_path / "place.safetensors")
@@ -145,7 +145,7 @@ def test_a_quiet_recording_must_be_long_enough(embedder: Embedder) -> None:
     own = embedder.backbone.calibration_file
     assert own is not None
     with pytest.raises(AudioError, match="at least 5 minutes"):
-        add_quiet(Calibration.load(own), embedder, [noise_only(20.0)], progress=False)
+        add_quiet(Calibration.load(own), embedder, [noise_only(20.0)])
 
 
 def test_without_a_quiet_recording_thresholds_cannot_come_from_it(embedder: Embedder) -> None:

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from driftscore.backbones.mn04 import minilm
-from driftscore.errors import FormatError, MissingExtraError, UsageError
+from driftscore.errors import FormatError, MissingExtraError
 
 needs_onnx = pytest.mark.skipif(
     importlib.util.find_spec("onnx") is None, reason="onnx is not installed: no graph is built"
@@ -132,13 +132,20 @@ def test_a_missing_package_is_reported_with_the_command(monkeypatch: pytest.Monk
         minilm.find_weights()
 
 
-def test_a_missing_or_edited_weight_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"model\.safetensors is missing"):
-        minilm.find_weights(tmp_path)
-    (tmp_path / "model.safetensors").write_bytes(b"not weights")
-    (tmp_path / "tokenizer.json").write_text("{}")
+def test_a_missing_or_edited_weight_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "edited_minilm" / "model"
+    folder.mkdir(parents=True)
+    (folder.parent / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(minilm, "PACKAGE", "edited_minilm")
+    with pytest.raises(FormatError, match=r"model\.safetensors is missing"):
+        minilm.find_weights()
+    (folder / "model.safetensors").write_bytes(b"not weights")
+    (folder / "tokenizer.json").write_text("{}")
     with pytest.raises(FormatError, match="damaged or another file"):
-        minilm.find_weights(tmp_path)
+        minilm.find_weights()
 
 
 @needs_onnx
@@ -170,4 +177,4 @@ def test_vectors_equal_those_of_transformers() -> None:
         with torch.inference_mode():
             mean = model(**inputs).last_hidden_state[0].mean(dim=0)
         wanted.append((mean / mean.norm()).numpy())
-    assert minilm.load_encoder(folder).encode(TEXTS) == pytest.approx(np.stack(wanted), abs=2e-6)
+    assert minilm.load_encoder().encode(TEXTS) == pytest.approx(np.stack(wanted), abs=2e-6)

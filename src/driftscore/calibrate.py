@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from driftscore.audio.noise import SYNTHETIC, add_at_snr, excerpt, synthetic
-from driftscore.audio.recordings import Audio, Recording, Samples, describe, read
+from driftscore.audio.recordings import Audio, Recording, describe, read
 from driftscore.backbones import Backbone
 from driftscore.backbones.vectors import Matrix, Vector
 from driftscore.detector import window_and_hop
@@ -57,7 +57,7 @@ def make_calibration(
     chosen = [recordings[index] for index in sorted(order)]
     problems: list[str] = []
     with progress_bar("Calibrating", len(chosen), show=progress) as advance:
-        versions = _versions(chosen, NoiseSource(noises, backbone.rate), backbone, seed, problems)
+        versions = _versions(chosen, noises, backbone, seed, problems)
         rows: list[Matrix] = []
         clean: Embedded | None = None
         for embedded in embedder.embed(versions):
@@ -93,7 +93,6 @@ def adapt(
     recordings: Sequence[Recording],
     *,
     weight: float = 0.5,
-    progress: bool | None = None,
 ) -> tuple[Calibration, list[str]]:
     """Return a calibration adapted to the place where these unlabelled recordings were made.
 
@@ -101,7 +100,7 @@ def adapt(
     """
     rows: list[Matrix] = []
     problems: list[str] = []
-    with progress_bar("Adapting", len(recordings), show=progress) as advance:
+    with progress_bar("Adapting", len(recordings)) as advance:
         for embedded in embedder.embed(recordings):
             if embedded.error:
                 problems.append(embedded.error)
@@ -116,11 +115,7 @@ def adapt(
 
 
 def add_quiet(
-    calibration: Calibration,
-    embedder: Embedder,
-    recordings: Sequence[Recording],
-    *,
-    progress: bool | None = None,
+    calibration: Calibration, embedder: Embedder, recordings: Sequence[Recording]
 ) -> tuple[Calibration, list[str]]:
     """Return a calibration with recordings in which no label is present, and problems met.
 
@@ -131,7 +126,7 @@ def add_quiet(
     rows: list[Vector] = []
     problems: list[str] = []
     most = round(QUIET_S / hop_s)
-    with progress_bar("Quiet windows", most, show=progress) as advance:
+    with progress_bar("Quiet windows", most) as advance:
         for recording in recordings:
             try:
                 for _, _, row in embedder.slide(recording, window_s=window_s, hop_s=hop_s):
@@ -152,41 +147,32 @@ def add_quiet(
     return calibration, problems
 
 
-class NoiseSource:
-    """Excerpts of noise: of recordings, each read once while it is in use, or synthetic ones."""
-
-    def __init__(self, recordings: Sequence[Recording], rate: int) -> None:
-        self.recordings = recordings
-        self.rate = rate
-        self._read = lru_cache(_MAX_NOISES)(
-            lambda number: read(recordings[number], rate=rate, seconds=_NOISE_S)
-        )
-
-    def draw(self, length: int, rng: np.random.Generator) -> Samples:
-        """Return `length` samples of a random noise."""
-        if not self.recordings:
-            name = list(SYNTHETIC)[int(rng.integers(len(SYNTHETIC)))]
-            return synthetic(name, length, self.rate, rng)
-        noise = self._read(int(rng.integers(len(self.recordings))))
-        return excerpt(noise.samples, length, rng)
-
-
 def _versions(
     recordings: Sequence[Recording],
-    noises: NoiseSource,
+    noises: Sequence[Recording],
     backbone: Backbone,
     seed: int,
     problems: list[str],
 ) -> Iterator[Audio]:
-    """Yield each usable recording twice: clean, then in noise."""
+    """Yield each usable recording twice: clean, then in one of the noises, or in a synthetic one.
+
+    A noise is read once while it is in use.
+    """
     rate, length = backbone.rate, round(backbone.rate * backbone.seconds)
+    read_noise = lru_cache(_MAX_NOISES)(
+        lambda number: read(noises[number], rate=rate, seconds=_NOISE_S).samples
+    )
     for number, recording in enumerate(recordings):
         rng = np.random.default_rng([seed, 2, number])
         try:
             samples = read(recording, rate=rate, seconds=_EXCERPT_S).samples
             if len(samples) > length:
                 samples = excerpt(samples, length, rng)
-            noise = noises.draw(len(samples), rng)
+            if noises:
+                noise = excerpt(read_noise(int(rng.integers(len(noises)))), len(samples), rng)
+            else:
+                name = list(SYNTHETIC)[int(rng.integers(len(SYNTHETIC)))]
+                noise = synthetic(name, len(samples), rate, rng)
             noisy = add_at_snr(samples, noise, rng.uniform(*SNR_DB))
         except DriftscoreError as error:
             problems.append(f"{describe(recording)}: {error}")

@@ -101,6 +101,8 @@ class Classifier:
     embedder_: Embedder
     calibration_: Calibration | None
     """What scores are measured against; None if they are raw."""
+    examples_: Examples = Examples()
+    """What it has learnt from."""
     unclear_: Mapping[str, str] = MappingProxyType({})
     """Labels that the model does not understand, each with a sentence about it."""
 
@@ -154,7 +156,7 @@ class Classifier:
 
     def _compile(self, *, one_by_one: bool) -> "Classifier":
         """Compile the head; standardised where labels are judged one by one, if that can be."""
-        examples: Examples = getattr(self, "examples_", Examples())
+        examples = self.examples_
         labels = self._check(examples)
         model, cache = self._model(), self.embedder_.text_cache
         if self.head is not None:
@@ -315,7 +317,7 @@ class Classifier:
         has_head = self.head is not None
         if watch is None:
             # A compiled head knows no words but its own.
-            examples: Examples = getattr(self, "examples_", Examples())
+            examples = self.examples_
             labels = self._fitted().head_.labels if has_head else self._check(examples)
             new = [] if has_head else [name for name in examples.positive if name not in labels]
             watch = WatchList.of((*labels, *new), (NONE,) if has_head else ()).without_words(new)
@@ -470,8 +472,7 @@ class Classifier:
             learnt.append(self._learn(paths, names) if pairs else Examples())
         own, against = learnt
         away = {**against.positive, **against.negative}
-        earlier: Examples = getattr(self, "examples_", Examples())
-        examples = earlier.merged(Examples(own.positive, away))
+        examples = self.examples_.merged(Examples(own.positive, away))
         words = [(word, label.name) for label in watch.labels for word in label.words]
         positive = {word: examples.positive.get(name, ()) for word, name in words}
         negative = {word: examples.negative.get(name, ()) for word, name in words}

@@ -15,7 +15,7 @@ import copy
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,16 +31,11 @@ from driftscore.text.prompts import check_labels
 from driftscore.version import __version__
 
 if TYPE_CHECKING:
+    from mteb.abstasks.task_metadata import TaskMetadata
     from mteb.models import ModelMeta
 
 MtebBatch = Mapping[str, Sequence[Any]]
 """A batch of mteb: texts under "text", or sounds under "audio", each read like a dict."""
-
-
-class MtebTask(Protocol):
-    """The part of mteb's task metadata that is used."""
-
-    type: str
 
 
 class MtebModel:
@@ -82,7 +77,7 @@ class MtebModel:
         self,
         inputs: Iterable[MtebBatch],
         *,
-        task_metadata: MtebTask,
+        task_metadata: "TaskMetadata",
         hf_split: str,
         hf_subset: str,
         prompt_type: object = None,

@@ -12,7 +12,6 @@ once per clip, and long clips are not cropped.
 import copy
 import inspect
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -64,9 +63,7 @@ class ZeroShotPipeline:
     hypothesis_template: str | None = None
     top_k: int | None = None
     """The defaults of a call."""
-    _fitted: OrderedDict[tuple[tuple[str, ...], str | None], Classifier] = field(
-        default_factory=OrderedDict
-    )
+    _fitted: dict[tuple[tuple[str, ...], str | None], Classifier] = field(default_factory=dict)
 
     @overload
     def __call__(
@@ -108,7 +105,7 @@ class ZeroShotPipeline:
                 classifier.set_params(prompts=prompts)
             self._fitted[key] = classifier.fit()
             while len(self._fitted) > _MAX_HEADS:
-                self._fitted.popitem(last=False)
+                del self._fitted[next(iter(self._fitted))]
         classifier = self._fitted[key]
         clips = [
             Audio.of((audio, self.backbone.rate)) if isinstance(audio, np.ndarray) else audio

@@ -84,7 +84,7 @@ def test_hours_are_those_of_the_local_day(store: DecisionStore) -> None:
     store.send(record(1))  # 00:10 there, 23:10 UTC the day before
     store.send(record(2, start=START + timedelta(hours=13)))
     store.send(record(3, "siren", START + timedelta(hours=13)))
-    counts = store.counts_by_hour()
+    counts = store.counts_by_hour(START - timedelta(days=1), START + timedelta(days=1))
     assert {hour: n for hour, n in enumerate(counts["dog bark"]) if n} == {0: 1, 13: 1}
     assert {hour: n for hour, n in enumerate(counts["siren"]) if n} == {13: 1}
 

@@ -12,7 +12,7 @@ import soundfile
 from fastapi.testclient import TestClient
 
 from driftscore import Backbone, Classifier, Embedder
-from driftscore.engines.archive import RowBlock, StoredRows, open_embeddings
+from driftscore.engines.archive import open_embeddings
 from driftscore.errors import DriftscoreError, MismatchError
 from driftscore.events.search import expected_precision, search
 from driftscore.service.page_archive import OpenedArchive
@@ -70,17 +70,11 @@ def test_nothing_is_right_where_scores_are_those_of_other_sounds(
 ) -> None:
     """Windows of a label that is not there score as the calibration's sounds do."""
     count = 20_000
-    starts = np.arange(count, dtype=np.float64)
-    block = RowBlock(
-        Path("a"), np.zeros((count, 1), np.int8), np.array(["a"] * count, object),
-        np.stack([starts, starts + 1], axis=1),
-    )  # fmt: skip
-    stored = StoredRows(Path("a"), count, [lambda: iter([block])])
     others = rng.standard_normal(2000)
     scores = np.sort(rng.standard_normal(count))[::-1]
-    shares = expected_precision(scores[:2000].tolist(), others, stored)
+    shares = expected_precision(scores[:2000].tolist(), others, count)
     assert max(shares[50:]) < 0.5
-    sure = expected_precision([12.0] * 30, others, stored)
+    sure = expected_precision([12.0] * 30, others, count)
     assert min(sure) > 0.99
     assert shares == sorted(shares, reverse=True)
 

@@ -97,12 +97,11 @@ class Mini(LocalBackbone):
         for name in sorted(sums):
             digest.update(bytes.fromhex(sums[name]))
         self.fingerprint = f"mini/{digest.hexdigest()}"
-        graphs = ("audio.onnx", "pool.onnx", "text.onnx")
+        *graphs, pieces = _FILES
         self._audio, self._pool, self._text = (
             OnnxSession(_Graph(home / name, sums[name], device)) for name in graphs
         )
-        pieces, checksum = home / "tokenizer.json", sums["tokenizer.json"]
-        self._pieces = read_intact(pieces, checksum, advice=_AGAIN).decode()
+        self._pieces = read_intact(home / pieces, sums[pieces], advice=_AGAIN).decode()
 
     @lazy_property
     def _tokenizer(self) -> "Tokenizer":

@@ -21,15 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from driftscore.backbones import hub
-from driftscore.backbones.devices import (
-    CPU,
-    WindowBatches,
-    first_batch,
-    inference,
-    torch_device,
-    torch_place,
-)
+from driftscore.backbones import devices, hub
 from driftscore.backbones.protocol import Backbone, Features
 from driftscore.backbones.vectors import Matrix, Vector, unit
 from driftscore.errors import (
@@ -89,11 +81,11 @@ def load(
             f"{name} runs code from its repository. If you trust it, load it in Python: "
             f"load_backbone('mteb:{name}', remote_code=True)"
         )
-    place = torch_device(device)
-    batch = first_batch(place, batch_size)
+    place = devices.torch_device(device)
+    batch = devices.first_batch(place, batch_size)
     try:
         with hub.offline_if_unreachable():
-            encoder = meta.load_model(device=torch_place(place))
+            encoder = meta.load_model(device=devices.torch_place(place))
     except ImportError as error:
         groups = ",".join(dict.fromkeys((*(meta.extra_requirements_groups or ()), "audio")))
         raise MissingExtraError(name, command=f"pip install 'mteb[{groups}]'") from error
@@ -123,7 +115,7 @@ class Mteb(Backbone):
         seconds: float,
         *,
         remote_code: bool = False,
-        device: str = CPU,
+        device: str = devices.CPU,
         batch: int = 1,
     ) -> None:
         import mteb  # `load` has imported it without telemetry
@@ -131,7 +123,7 @@ class Mteb(Backbone):
         self.encoder = encoder
         self.device = device
         self.batch = batch
-        self._batches = WindowBatches(batch)
+        self._batches = devices.WindowBatches(batch)
         self.name = f"mteb:{meta.name}"
         self.rate = int(rate)
         self.seconds = float(seconds)
@@ -188,7 +180,7 @@ class Mteb(Backbone):
         inputs: Any = _Inputs(kind, items)
         count = len(items)
         loader = DataLoader(inputs, batch_size=count, collate_fn=lambda _: {kind: list(items)})
-        with self._encoding, _fixed_randomness(), inference(self.device):
+        with self._encoding, _fixed_randomness(), devices.inference(self.device):
             output: Any = self.encoder.encode(
                 loader, task_metadata=self._task, hf_split="test", hf_subset="default",
                 batch_size=count, show_progress_bar=False,

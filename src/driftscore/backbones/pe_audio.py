@@ -25,15 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftscore.audio.recordings import Samples
-from driftscore.backbones import hub
-from driftscore.backbones.devices import (
-    CPU,
-    WindowBatches,
-    first_batch,
-    inference,
-    torch_device,
-    torch_place,
-)
+from driftscore.backbones import devices, hub
 from driftscore.backbones.onnx.sessions import embed_alike
 from driftscore.backbones.protocol import LOGIT_SCALE, Backbone, Features
 from driftscore.backbones.vectors import Matrix, Vector, unit
@@ -95,12 +87,12 @@ class PeAudio(Backbone):
         name: str,
         home: Path,
         seconds: float,
-        device: str = CPU,
+        device: str = devices.CPU,
         batch_size: int | None = None,
     ) -> None:
-        self.device = torch_device(device)
-        self.batch = first_batch(self.device, batch_size)
-        self._batches = WindowBatches(self.batch)
+        self.device = devices.torch_device(device)
+        self.batch = devices.first_batch(self.device, batch_size)
+        self._batches = devices.WindowBatches(self.batch)
         self.name = name
         self.home = home.absolute()
         self.seconds = seconds
@@ -134,7 +126,7 @@ class PeAudio(Backbone):
         self.fingerprint = f"pe_audio/{digest.hexdigest()}"
         scale = float(self._model.text_audio_logit_scale.detach()[0])
         self.logit_scale = scale if scale > 0 else LOGIT_SCALE
-        self._place = torch_place(self.device)
+        self._place = devices.torch_place(self.device)
         self._model = self._model.to(self._place)
         self._encoding = threading.Lock()
 
@@ -159,7 +151,7 @@ class PeAudio(Backbone):
         import torch
 
         samples = torch.from_numpy(np.stack(windows)[:, None]).to(self._place)
-        with inference(self.device):
+        with devices.inference(self.device):
             return unit(self._model.get_audio_embeds(samples).cpu().float().numpy())
 
     def embed_text(self, texts: Sequence[str]) -> Matrix:
@@ -178,7 +170,7 @@ class PeAudio(Backbone):
 
         tokens = torch.from_numpy(ids).to(self._place)
         text, before_norm = self._model.text_model, []
-        with self._encoding, inference(self.device):
+        with self._encoding, devices.inference(self.device):
             hook = text.final_norm.register_forward_pre_hook(
                 lambda _, arguments: before_norm.append(arguments[0])
             )

@@ -278,10 +278,13 @@ class RecordedDecision(msgspec.Struct, kw_only=True):
 
 
 def json_line(fields: Mapping[str, object]) -> str:
-    """Return a line of JSON with its digest; names that are not Unicode are escaped."""
-    text = json.dumps(
-        {**fields, "sha256": content_digest(fields)}, ensure_ascii=False, allow_nan=False
-    )
+    """Return a line of JSON with its digest."""
+    signed = {**fields, "sha256": content_digest(fields)}
+    return escaped(json.dumps(signed, ensure_ascii=False, allow_nan=False))
+
+
+def escaped(text: str) -> str:
+    """Return a text in which what is not Unicode, as in names of files, is escaped."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -52,6 +52,7 @@ from driftscore.decisions.records import (
     StoredSource,
     Words,
     content_digest,
+    escaped,
     event_decision,
     iso,
     json_line,
@@ -380,8 +381,7 @@ class DecisionStore:
     def add_events(self, events: Iterable[StoredEvent]) -> list[StoredEvent]:
         """Add the events of files, each once; return them with their ids and verdicts."""
         with self._using(), self._db:
-            rows = self._read(f"SELECT {_EVENT} WHERE offset_s IS NULL")
-            stored = {event.key: event for event in (StoredEvent(*row) for row in rows)}
+            stored = {event.key: event for event in self._events("WHERE offset_s IS NULL")}
             added = []
             for event in events:
                 if event.key not in stored:
@@ -396,7 +396,7 @@ class DecisionStore:
             "INSERT INTO events VALUES (MAX(:id, (SELECT COALESCE(MAX(id), 0) + 1 FROM events)), "
             ":source, :label, :score, :threshold, :start_s, :end_s, :offset_s, :level_db, :snr_db, "
             ":clip)",
-            {**vars(event), "source": _unicode(event.source)},
+            {**vars(event), "source": escaped(event.source)},
         )
         return cursor.lastrowid or 0
 
@@ -408,25 +408,24 @@ class DecisionStore:
 
     def after(self, id: int, limit: int) -> list[StoredEvent]:
         """Return up to `limit` events with higher ids, in the order of their ids."""
-        query = f"SELECT {_EVENT} WHERE id > ? AND offset_s IS NOT NULL ORDER BY id LIMIT ?"
-        return [StoredEvent(*row) for row in self._read(query, (id, limit))]
+        return self._events("WHERE id > ? AND offset_s IS NOT NULL ORDER BY id LIMIT ?", id, limit)
 
     def events(
         self, since: datetime | None = None, limit: int = 1000, *, until: datetime | None = None
     ) -> list[StoredEvent]:
         """Return the newest events that started from a time on and before another, newest first."""
-        query = (
-            f"SELECT {_EVENT} WHERE start_s >= ? AND start_s < ? "
-            "ORDER BY start_s DESC, id DESC LIMIT ?"
-        )
         first = float("-inf") if since is None else since.timestamp()
         last = float("inf") if until is None else until.timestamp()
-        return [StoredEvent(*row) for row in self._read(query, (first, last, limit))]
+        newest_first = "WHERE start_s >= ? AND start_s < ? ORDER BY start_s DESC, id DESC LIMIT ?"
+        return self._events(newest_first, first, last, limit)
 
     def answered(self) -> list[StoredEvent]:
         """Return the events with the verdict right or wrong, in the order of their ids."""
-        query = f"SELECT {_EVENT} WHERE verdict IN ('{RIGHT}', '{WRONG}') ORDER BY id"
-        return [StoredEvent(*row) for row in self._read(query)]
+        return self._events(f"WHERE verdict IN ('{RIGHT}', '{WRONG}') ORDER BY id")
+
+    def _events(self, chosen: str, *values: float) -> list[StoredEvent]:
+        rows = self._read(f"SELECT {_EVENT} {chosen}", values)
+        return [StoredEvent(*row) for row in rows]
 
     def levels(self, since: datetime, until: datetime) -> dict[str, list[tuple[str, float]]]:
         """Return the LAeq of each source between two times, each with the end of its interval."""
@@ -471,18 +470,13 @@ class DecisionStore:
             sources.append(StoredSource(name, bool(online), since, why, words, labels, latest))
         return sources
 
-    def counts_by_hour(
-        self, since: datetime | None = None, until: datetime | None = None
-    ) -> dict[str, list[int]]:
+    def counts_by_hour(self, since: datetime, until: datetime) -> dict[str, list[int]]:
         """Return how many events of each label started in each hour of the local day."""
         rows = self._read(
             "SELECT label, CAST(strftime('%H', start_s + offset_s, 'unixepoch') AS INTEGER), "
             "COUNT(*) FROM events WHERE offset_s IS NOT NULL AND start_s >= ? AND start_s < ? "
             "GROUP BY 1, 2 ORDER BY 1",
-            (
-                0.0 if since is None else since.timestamp(),
-                float("inf") if until is None else until.timestamp(),
-            ),
+            (since.timestamp(), until.timestamp()),
         )
         counts: dict[str, list[int]] = {}
         for label, hour, count in rows:
@@ -552,7 +546,7 @@ class DecisionStore:
         return int((pages - free) * page) + sum(path.stat().st_size for path in copies)
 
     def _write(self, statement: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
-        texts = [_unicode(value) if isinstance(value, str) else value for value in values]
+        texts = [escaped(value) if isinstance(value, str) else value for value in values]
         with self._using(), self._db:
             return self._db.execute(statement, texts)
 
@@ -667,10 +661,6 @@ def recording_digest(recording: Recording) -> str:
         return hashlib.sha256(recording).hexdigest()
     audio = Audio.of(recording)
     return hashlib.sha256(audio.samples.tobytes() + str(audio.rate).encode()).hexdigest()
-
-
-def _unicode(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _versions() -> dict[str, str]:

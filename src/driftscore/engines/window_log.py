@@ -12,6 +12,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -26,19 +27,19 @@ _FLUSH_WINDOWS = 256
 _MAX_AGE_S = 30 * 86_400
 
 
+@dataclass(eq=False)
 class WindowLog:
     """The windows of one recording that are done."""
 
-    def __init__(self, path: Path, dim: int) -> None:
-        self.path = path
-        self._dim = dim
-        self._file: IO[bytes] | None = None
-        self.done: list[Vector | None] = []
-        """Embeddings of the first windows, None for a silent one."""
+    path: Path
+    dim: int
+    done: list[Vector | None] = field(default_factory=list)
+    """Embeddings of the first windows, None for a silent one."""
+    _file: IO[bytes] | None = None
 
     def read(self) -> "WindowLog":
         """Read what an interrupted run has left."""
-        content, size = b"", record_size(self._dim)
+        content, size = b"", record_size(self.dim)
         with suppress(OSError):
             content = self.path.read_bytes()
         for first in range(0, len(content) - size + 1, size):
@@ -53,7 +54,7 @@ class WindowLog:
         """Append the window that follows; a disk that is full only ends the log."""
         if self._file is None:
             return
-        values = np.zeros(self._dim, np.float32) if row is None else row
+        values = np.zeros(self.dim, np.float32) if row is None else row
         body = bytes([row is not None]) + values.astype("<f4").tobytes()
         try:
             self._file.write(body + zlib.crc32(body).to_bytes(4, "little"))
@@ -67,7 +68,7 @@ class WindowLog:
 
         After an error it is kept in any case.
         """
-        size = len(self.done) * record_size(self._dim)
+        size = len(self.done) * record_size(self.dim)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             for log in self.path.parent.glob("*.windows"):  # of searches that nobody continued
@@ -76,7 +77,7 @@ class WindowLog:
                         log.unlink()
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
             os.ftruncate(descriptor, size)
-            buffered = _FLUSH_WINDOWS * record_size(self._dim)
+            buffered = _FLUSH_WINDOWS * record_size(self.dim)
             self._file = os.fdopen(descriptor, "r+b", buffering=buffered)
             self._file.seek(size)
         except OSError as error:

@@ -13,6 +13,7 @@ recording shorter than a window is one window. Windows of digital silence are le
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import chain
 from os import getpid
 
@@ -194,6 +195,7 @@ class _EncodedWindows:
         return [] if row is None else [(first / rate, (first + length) / rate, row)]
 
 
+@dataclass(eq=False)
 class _PooledWindows:
     """Windows that are pooled from frames; only the samples and frames still needed are kept.
 
@@ -202,20 +204,17 @@ class _PooledWindows:
     context after the last block give windows that are nearly right, sooner (`early`).
     """
 
-    def __init__(
-        self,
-        backbone: LocalBackbone,
-        window_s: float,
-        hop_s: float,
-        block_s: float,
-        pool: ThreadPoolExecutor | None,
-        store: WindowLog | None,
-    ) -> None:
-        self._backbone = backbone
-        self._store = store
-        self._stored = len(store.done) if store else 0
-        self._window_s, self._hop_s = window_s, hop_s
-        self._length = max(1, round(window_s / backbone.frame_s))
+    backbone: LocalBackbone
+    window_s: float
+    hop_s: float
+    block_s: float
+    pool: ThreadPoolExecutor | None
+    store: WindowLog | None
+
+    def __post_init__(self) -> None:
+        backbone = self.backbone
+        self._stored = len(self.store.done) if self.store else 0
+        self._length = max(1, round(self.window_s / backbone.frame_s))
         self._number = 0  # of the next window
         self._step = round(backbone.frame_s * backbone.rate)  # samples per frame
         self._context, nearly = (
@@ -223,7 +222,7 @@ class _PooledWindows:
             for seconds in (backbone.context_s, EARLY_CONTEXT_S)
         )  # in frames
         self._ahead = max(0, self._context - nearly)  # frames after a block that are nearly right
-        self._size = max(1, round(block_s / backbone.frame_s))
+        self._size = max(1, round(self.block_s / backbone.frame_s))
         # Silence before the recording is the context of its first frame.
         self._buffer: Samples = np.zeros(self._context * self._step, np.float32)
         self._parts: list[Samples] = []  # samples that follow the buffer
@@ -231,7 +230,6 @@ class _PooledWindows:
         self._known: Features = np.zeros(0, np.float32)  # of the first samples of the next block
         self._samples = 0  # so far
         self._cut = 0  # frames in blocks so far
-        self._pool = pool
         self._pending: deque[Future[Framed]] = deque()
         self._frames: Features = np.zeros((0, 0), np.float32)
         self._sounding: Flags = np.zeros(0, np.bool_)
@@ -241,7 +239,7 @@ class _PooledWindows:
 
     def feed(self, samples: Samples) -> list[WindowEmbedding]:
         self._samples += len(samples)
-        return self._windows(self._blocks(samples), max_pending=self._backbone.parallel)
+        return self._windows(self._blocks(samples), max_pending=self.backbone.parallel)
 
     def finish(self) -> list[WindowEmbedding]:
         margins = 2 * self._context
@@ -256,7 +254,7 @@ class _PooledWindows:
         if self._number or not self._end:
             return windows
         row = self._pooled(0, self._end)
-        return [] if row is None else [(0.0, self._samples / self._backbone.rate, row)]
+        return [] if row is None else [(0.0, self._samples / self.backbone.rate, row)]
 
     @property
     def _total_frames(self) -> int:
@@ -270,7 +268,7 @@ class _PooledWindows:
 
     def _first_frame(self, number: int) -> int:
         """Return the first frame of a window."""
-        return round(number * self._hop_s / self._backbone.frame_s)
+        return round(number * self.hop_s / self.backbone.frame_s)
 
     def _join(self) -> None:
         """Put all samples that wait into the buffer."""
@@ -287,7 +285,7 @@ class _PooledWindows:
         if not complete:
             return []
         self._join()
-        count = round(BLOCK_S / self._backbone.frame_s) // self._size
+        count = round(BLOCK_S / self.backbone.frame_s) // self._size
         longest = max(1, count) * self._size
         blocks: list[Samples] = []
         for first in range(0, complete, longest):
@@ -304,11 +302,19 @@ class _PooledWindows:
 
     def _framed(self, block: Samples) -> Framed:
         """Return the frames of one block, without its context."""
-        return self._frames_of(block, self._backbone.features(block), 0)
+        return self._frames_of(block, self.backbone.features(block), 0)
 
     def _framed_next(self, block: Samples) -> Framed:
         """Return the same for the block after the last one, and keep what early windows need."""
-        features = self._features(block)
+        if self._known.size:
+            known = 2 * self._context - 1  # frames
+            per_frame = self._known.shape[-1] // known
+            # A column depends on less than a frame to each side; a short input may be repeated.
+            margin = min(known, _MARGIN)
+            new = self.backbone.features(block[(known - margin) * self._step :])
+            features = np.concatenate([self._known, new[..., margin * per_frame :]], axis=-1)
+        else:
+            features = self.backbone.features(block)
         frames, sounding = self._frames_of(block, features, self._ahead)
         count = self._inner(block)
         # The last columns lack the samples after them, and are computed again.
@@ -317,21 +323,10 @@ class _PooledWindows:
         self._following = frames[:, count:], sounding[count:]
         return np.ascontiguousarray(frames[:, :count]), sounding[:count]
 
-    def _features(self, block: Samples) -> Features:
-        """Return the features of the block after the last one."""
-        if not self._known.size:
-            return self._backbone.features(block)
-        known = 2 * self._context - 1  # frames
-        per_frame = self._known.shape[-1] // known
-        # A column depends on less than a frame to each side; and a short input may be repeated.
-        margin = min(known, _MARGIN)
-        new = self._backbone.features(block[(known - margin) * self._step :])
-        return np.concatenate([self._known, new[..., margin * per_frame :]], axis=-1)
-
     def _frames_of(self, block: Samples, features: Features, ahead: int) -> Framed:
         """Return the frames of a block and some that follow it, given the features of all of it."""
         inner = slice(self._context, self._context + self._inner(block) + ahead)
-        frames = self._backbone.frames(features)[:, inner]
+        frames = self.backbone.frames(features)[:, inner]
         sounding = block.reshape(-1, self._step)[inner].any(axis=1)
         return np.ascontiguousarray(frames), np.asarray(sounding)
 
@@ -342,13 +337,13 @@ class _PooledWindows:
         while blocks and self._end + self._inner(blocks[0]) <= needed and not self._pending:
             self._start += self._inner(blocks.pop(0))
         windows: list[WindowEmbedding] = []
-        while self._store and self._number < self._stored:
+        while self.store and self._number < self._stored:
             if self._first_frame(self._number) + self._length > self._total_frames:
                 break
-            self._append(windows, self._store.done[self._number])
+            self._append(windows, self.store.done[self._number])
         framed: Iterator[Framed] = map(self._framed_next, blocks)
-        if self._pool:
-            self._pending += [self._pool.submit(self._framed, block) for block in blocks]
+        if self.pool:
+            self._pending += [self.pool.submit(self._framed, block) for block in blocks]
             count = len(self._pending) - max_pending
             framed = (self._pending.popleft().result() for _ in range(count))
         for frames, sounding in framed:
@@ -363,8 +358,8 @@ class _PooledWindows:
                 if first + self._length > self._end:
                     break
                 row = self._pooled(first, first + self._length)
-                if self._store:
-                    self._store.add(row)
+                if self.store:
+                    self.store.add(row)
                 self._append(windows, row)
             first = self._first_frame(max(self._number, self._stored))
             spare = min(max(0, first - self._start), len(self._sounding))
@@ -384,23 +379,23 @@ class _PooledWindows:
         while (first := self._first_frame(number) - self._start) + self._length <= len(sounding):
             span = slice(first, first + self._length)
             if sounding[span].any():
-                row = self._backbone.pool(np.ascontiguousarray(frames[:, span]))
-                start_s = number * self._hop_s
-                windows.append((start_s, start_s + self._window_s, row))
+                row = self.backbone.pool(np.ascontiguousarray(frames[:, span]))
+                start_s = number * self.hop_s
+                windows.append((start_s, start_s + self.window_s, row))
             number += 1
         self._early_number = number
         return windows
 
     def _append(self, windows: list[WindowEmbedding], row: Vector | None) -> None:
         """Add the next window, unless it is silent."""
-        start_s = self._number * self._hop_s
+        start_s = self._number * self.hop_s
         self._number += 1
         if row is not None:
-            windows.append((start_s, start_s + self._window_s, row))
+            windows.append((start_s, start_s + self.window_s, row))
 
     def _pooled(self, first: int, last: int) -> Vector | None:
         """Return the embedding of a window of frames; None if it is silent."""
         span = slice(first - self._start, last - self._start)
         if not self._sounding[span].any():
             return None
-        return self._backbone.pool(np.ascontiguousarray(self._frames[:, span]))
+        return self.backbone.pool(np.ascontiguousarray(self._frames[:, span]))

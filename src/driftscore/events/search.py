@@ -58,10 +58,7 @@ class Place:
     score: float
 
 
-def search(
-    head: Head, windows: StoredRows, *, top: int, labels: int | None = None,
-    threads: int | None = None,
-) -> list[Place]:  # fmt: skip
+def search(head: Head, windows: StoredRows, *, top: int, labels: int | None = None) -> list[Place]:
     """Return the best places of each of the first `labels` labels of a head (all by default).
 
     Places are in the order of the labels, best first.
@@ -88,11 +85,22 @@ def search(
             products = (buffer.reshape(-1, _STEP, head.dim) @ weights).reshape(BLOCK, -1)[:count]
             rough = products * block.scales[:, None] + head.offsets
             candidates = np.flatnonzero((rough >= floors - margins).any(axis=1))
-            if len(candidates):
-                _add(block, candidates, head, own, floors)
+            if not len(candidates):
+                continue
+            # Add the windows that may be among the best, and raise the thresholds.
+            scores = head.scores(block.rows(candidates))
+            for c, ranking in enumerate(own):
+                for at in np.flatnonzero(scores[:, c] >= floors[c]).tolist():
+                    row = int(candidates[at])
+                    span = (0.0, 0.0) if block.spans is None else block.spans[row].tolist()
+                    ranking.windows.append((-float(scores[at, c]), block.files[row], *span))
+                if len(ranking.windows) > ranking.most:
+                    ranking.places()
+                    if ranking.floor > floors[c]:  # of another thread: a lower one only costs time
+                        floors[c] = ranking.floor
         return own
 
-    with ThreadPoolExecutor(min(thread_count(threads), len(windows.parts))) as pool:
+    with ThreadPoolExecutor(min(thread_count(None), len(windows.parts))) as pool:
         for of_part in pool.map(search_part, windows.parts):
             for ranking, more in zip(rankings, of_part, strict=True):
                 ranking.windows += more.windows
@@ -103,18 +111,12 @@ def search(
     ]
 
 
-def expected_precision(scores: Sequence[float], others: Scores, windows: StoredRows) -> list[float]:
+def expected_precision(scores: Sequence[float], others: Scores, separate: float) -> list[float]:
     """Return how many of the places up to each one are expected to be right, as a share.
 
     `scores` are those of the best places of a label, best first, and `others` what the label scores
-    on other sounds.
+    on other sounds; `separate` is how many windows do not overlap.
     """
-    spans = next(windows.blocks()).spans
-    if spans is None:
-        raise UsageError(f"{windows.path} does not say how long its windows are")
-    steps, length_s = np.diff(spans[:, 0]), float(np.median(spans[:, 1] - spans[:, 0]))
-    hop_s = float(np.median(steps[steps > 0])) if (steps > 0).any() else length_s
-    separate = windows.count / max(1.0, length_s / hop_s)
     high = np.quantile(others, 1 - _TAIL)
     excess = max(1e-9, float((others[others >= high] - high).mean()))
     levels = np.array(scores)
@@ -133,35 +135,17 @@ def expected_precisions(
 
     It needs a calibration of the model, and windows that say how long they are.
     """
-    if calibration is None or next(windows.blocks()).spans is None:
+    if calibration is None or (spans := next(windows.blocks()).spans) is None:
         return [None] * len(places)
+    steps, length_s = np.diff(spans[:, 0]), float(np.median(spans[:, 1] - spans[:, 0]))
+    hop_s = float(np.median(steps[steps > 0])) if (steps > 0).any() else length_s
+    separate = windows.count / max(1.0, length_s / hop_s)
     others = head.scores(np.concatenate([calibration.clean, calibration.noisy]))
     precisions: list[float | None] = []
     for c, label in enumerate(head.labels):
         scores = [place.score for place in places if place.label == label]
-        precisions += expected_precision(scores, others[:, c], windows) if scores else []
+        precisions += expected_precision(scores, others[:, c], separate) if scores else []
     return precisions
-
-
-def _add(
-    block: RowBlock,
-    candidates: "np.ndarray[tuple[int], np.dtype[np.intp]]",
-    head: Head,
-    rankings: "list[_Ranking]",
-    floors: "np.ndarray[tuple[int], np.dtype[np.float64]]",
-) -> None:
-    """Add the windows of a block that may be among the best, and raise the thresholds."""
-    scores = head.scores(block.rows(candidates))
-    for c, ranking in enumerate(rankings):
-        for at in np.flatnonzero(scores[:, c] >= floors[c]).tolist():
-            row = int(candidates[at])
-            start_s, end_s = (0.0, 0.0) if block.spans is None else block.spans[row].tolist()
-            window = (-float(scores[at, c]), block.files[row], start_s, end_s)
-            ranking.windows.append(window)
-        if len(ranking.windows) > ranking.most:
-            ranking.places()
-            if ranking.floor > floors[c]:  # of another thread: a lower one only costs time
-                floors[c] = ranking.floor
 
 
 class _Ranking:

@@ -76,42 +76,39 @@ class EventTracker:
         return self.tracker.finish(end_s)
 
 
+@dataclass(eq=False)
 class EventStream:
     """Mono samples of any rate in, events out; rejected events have the reason in them."""
 
-    def __init__(
-        self,
-        rules: EventRules,
-        backbone: Backbone,
-        rate: int,
-        *,
-        block_s: float = LIVE_BLOCK_S,
-        pool: ThreadPoolExecutor | None = None,
-        observer: Observer | None = None,
-        store: WindowLog | None = None,
-        name: str = "The stream",
-        early: bool = False,
-    ) -> None:
-        self._rules = rules
-        self._name = name
-        self._early, self._early_s = early, -1.0  # the start of the last early window
+    rules: EventRules
+    backbone: Backbone
+    rate: int
+    """Of the samples that come in."""
+    block_s: float = LIVE_BLOCK_S
+    pool: ThreadPoolExecutor | None = None
+    observer: Observer | None = None
+    store: WindowLog | None = None
+    name: str = "The stream"
+    early: bool = False
+
+    def __post_init__(self) -> None:
+        rules, backbone = self.rules, self.backbone
+        self._early_s = -1.0  # the start of the last early window
         self._early_tracker = EventTracker(rules)
         self._resampler = None
-        if rate != backbone.rate:
+        if self.rate != backbone.rate:
             self._resampler = soxr.ResampleStream(
-                rate, backbone.rate, 1, dtype="float32", quality="HQ"
+                self.rate, backbone.rate, 1, dtype="float32", quality="HQ"
             )
         self._windows = window_stream(
             backbone,
             window_s=rules.window_s,
             hop_s=rules.hop_s,
-            block_s=block_s,
-            pool=pool,
-            store=store,
+            block_s=self.block_s,
+            pool=self.pool,
+            store=self.store,
         )
-        self._observer = observer
         self._tracker = EventTracker(rules)
-        self._rate = backbone.rate
         self._samples = 0
         self._scored_s = 0.0
         self.levels = LevelTrack(backbone.rate)
@@ -121,7 +118,7 @@ class EventStream:
     @property
     def seconds(self) -> float:
         """Seconds of audio so far."""
-        return self._samples / self._rate
+        return self._samples / self.backbone.rate
 
     @property
     def open_s(self) -> float:
@@ -134,12 +131,6 @@ class EventStream:
         events = self._tracker.tracker.open
         labels = {event.label for event in events}
         return events + [e for e in self._early_tracker.tracker.open if e.label not in labels]
-
-    @property
-    def active(self) -> tuple[str, ...]:
-        """The labels that are present now."""
-        tracker = self._tracker.tracker
-        return tuple(tracker.criteria.labels[c] for c in tracker.active)
 
     def feed(self, samples: Samples) -> list[Event]:
         """Take mono samples; return the events that ended, also those that were rejected."""
@@ -161,10 +152,10 @@ class EventStream:
     def _taken(self, samples: Samples) -> list[Event]:
         self._samples += len(samples)
         self.levels.feed(samples)
-        if self._observer is not None:
-            self._observer.samples(samples, self._rate)
+        if self.observer is not None:
+            self.observer.samples(samples, self.backbone.rate)
         windows = self._windows.feed(samples)
-        if self._early:
+        if self.early:
             # Where several blocks came at once, some windows are complete before they are early.
             missed = [window for window in windows if window[0] > self._early_s]
             early = missed + self._windows.early()
@@ -183,20 +174,17 @@ class EventStream:
         if not windows:
             return []
         rows: Matrix = np.stack([row for _, _, row in windows])
-        check_finite(self._name, rows)
+        check_finite(self.name, rows)
         events: list[Event] = []
-        for (start_s, end_s, _), scores in zip(windows, self._rules.head.scores(rows), strict=True):
+        for (start_s, end_s, _), scores in zip(windows, self.rules.head.scores(rows), strict=True):
             events += tracker.feed(start_s, end_s, scores)
-            if tracker is self._tracker and tracker.shares is not None:
-                self._note((start_s + end_s) / 2, tracker.shares)
+            if tracker is self._tracker and (shares := tracker.shares) is not None:
+                order = np.argsort(-shares, kind="stable")[:SHOWN_LABELS]
+                labels = self.rules.criteria.labels
+                self.current = [(labels[c], float(shares[c])) for c in order]
+                if self.observer is not None:
+                    self.observer.scores((start_s + end_s) / 2, shares)
         return events
-
-    def _note(self, time_s: float, shares: Scores) -> None:
-        order = np.argsort(-shares, kind="stable")[:SHOWN_LABELS]
-        labels = self._rules.criteria.labels
-        self.current = [(labels[c], float(shares[c])) for c in order]
-        if self._observer is not None:
-            self._observer.scores(time_s, shares)
 
     def _with_levels(self, events: list[Event]) -> list[Event]:
         return [

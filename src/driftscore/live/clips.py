@@ -16,6 +16,7 @@ import time
 import unicodedata
 from collections import Counter
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
 
@@ -72,37 +73,29 @@ def span(
     return begin, min(end_s + POST_ROLL_S, begin + MAX_LENGTH_S, now_s)
 
 
+@dataclass(eq=False)
 class EventClips:
-    """The folder of clips; several threads may write to it.
+    """The folder of clips; several threads may write to it."""
 
-    Parameters
-    ----------
-        path: the folder.
-        pre_roll_s: seconds before an event that belong to its clip.
-        keep_days: older clips are deleted; None for never.
-        disk_share: the oldest clips are deleted while more of the disk is in use; 0 for never.
+    path: str
+    pre_roll_s: float = PRE_ROLL_S
+    """Seconds before an event that belong to its clip."""
+    keep_days: float | None = None
+    """Older clips are deleted; None for never."""
+    disk_share: float = 0.0
+    """The oldest clips are deleted while more of the disk is in use; 0 for never."""
 
-    """
-
-    def __init__(
-        self,
-        path: str,
-        pre_roll_s: float = PRE_ROLL_S,
-        keep_days: float | None = None,
-        disk_share: float = 0.0,
-    ) -> None:
-        if not 0 <= pre_roll_s <= 30:
-            raise UsageError(f"pre_roll_s must be from 0 to 30, got {pre_roll_s:g}")
-        if not 0 <= disk_share <= 1:
-            raise UsageError(f"disk_share must be from 0 to 1, got {disk_share:g}")
-        if keep_days is not None and not keep_days > 0:
-            raise UsageError(f"keep_days must be positive, got {keep_days:g}")
-        self.pre_roll_s = pre_roll_s
-        self._keep_days, self._disk_share = keep_days, disk_share
-        self._home = Path(path)
+    def __post_init__(self) -> None:
+        if not 0 <= self.pre_roll_s <= 30:
+            raise UsageError(f"pre_roll_s must be from 0 to 30, got {self.pre_roll_s:g}")
+        if not 0 <= self.disk_share <= 1:
+            raise UsageError(f"disk_share must be from 0 to 1, got {self.disk_share:g}")
+        if self.keep_days is not None and not self.keep_days > 0:
+            raise UsageError(f"keep_days must be positive, got {self.keep_days:g}")
+        self._home = Path(self.path)
         self._tidied = 0.0
         self._lock = threading.Lock()
-        with writing_to(path):
+        with writing_to(self.path):
             self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def write(self, audio: Audio, event: StoredEvent) -> str:
@@ -132,7 +125,7 @@ class EventClips:
             if now is None and clock - self._tidied < _TIDY_S:
                 return 0
             self._tidied = clock
-            deleted, days, share = 0, self._keep_days, self._disk_share
+            deleted, days, share = 0, self.keep_days, self.disk_share
             clips = {}
             for path in self._home.glob("*/*.flac"):
                 if label := clip_label(self._home, f"{path.parent.name}/{path.name}"):

@@ -31,7 +31,7 @@ class Policy:
         self._reported: deque[StoredEvent] = deque(maxlen=MAX_COMPARED)
         self._last: dict[tuple[str, str], float] = {}
         self._number = newest  # the id of the newest event of the store
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.reporting = threading.Lock()
         """Held from the number of an event to its report: outputs get events by their numbers."""
 
@@ -60,12 +60,9 @@ class Policy:
     def cooling(self, source: str, label: str, now_s: float) -> bool:
         """Return whether no message is sent now of a label, by the time of day."""
         with self._lock:
-            return self._cools((source, label), now_s)
-
-    def _cools(self, key: tuple[str, str], now_s: float) -> bool:
-        last, cooldown_s = self._last.get(key), self._watch[key[0]].cooldown(key[1])
-        # A clock that was set back starts no cool-down.
-        return last is not None and last <= now_s < last + cooldown_s
+            last, cooldown_s = self._last.get((source, label)), self._watch[source].cooldown(label)
+            # A clock that was set back starts no cool-down.
+            return last is not None and last <= now_s < last + cooldown_s
 
     def decide(self, event: StoredEvent, stream_s: float) -> StoredEvent:
         """Return an event as it is reported; `stream_s` is its end by the time of the stream."""
@@ -90,7 +87,7 @@ class Policy:
                         why = f"the same as event {other.id} of {other.source}"
                         return replace(event, rejected=why)
                 self._reported.append(event)
-            if self._cools(key, event.end_s):
+            if self.cooling(*key, event.end_s):
                 return replace(event, cooling=True)
             self._last[key] = event.end_s
             return event

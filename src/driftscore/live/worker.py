@@ -120,47 +120,29 @@ class _Run:
         return self.ring.cut(*span(event.start_s, event.end_s, self.seconds, pre_roll_s))
 
 
+@dataclass(eq=False)
 class Worker:
-    """Finds the events of one source.
+    """Finds the events of one source."""
 
-    Parameters
-    ----------
-        name: what the source is called.
-        source: where its audio comes from.
-        detector: what finds events.
-        settings: how the listener works.
-        outputs: where everything is reported to.
-        policy: what decides which events are reported.
-        speech: looks for speech in clips before they are written; None where it may be kept.
+    name: str
+    source: Source
+    detector: Detector
+    settings: ListenSettings
+    outputs: Outputs
+    """Where everything is reported to."""
+    policy: Policy
+    """What decides which events are reported."""
+    guard: SpeechGuard | None = None
+    """Looks for speech in clips before they are written; None where it may be kept."""
 
-    """
-
-    def __init__(
-        self,
-        name: str,
-        source: Source,
-        detector: Detector,
-        settings: ListenSettings,
-        outputs: Outputs,
-        policy: Policy,
-        speech: SpeechGuard | None = None,
-    ) -> None:
-        self.name = name
+    def __post_init__(self) -> None:
         self._queue = BlockQueue()
         # A file is not behind: when its events begin to be sure must not depend on the machine.
-        self._joined_s = JOINED_S if source.endless else 0.0
-        self._max_silent_s = SILENT_S if source.endless else math.inf
+        self._joined_s = JOINED_S if self.source.endless else 0.0
+        self._max_silent_s = SILENT_S if self.source.endless else math.inf
         self._silent_s = 0.0
-        self._settings = settings
-        self._outputs = outputs
-        self._policy = policy
-        self._speech = speech
         self.reader = SourceReader(
-            source,
-            self._queue,
-            on_status=self.set_status,
-            notify=outputs.notify,
-            first_wait_s=settings.retry_s,
+            self.source, self._queue, self.set_status, self.outputs.notify, self.settings.retry_s
         )
         self.status: SourceStatus | None = None
         """Whether the source gives audio; None before it was opened."""
@@ -169,7 +151,6 @@ class Worker:
         self._run: _Run | None = None
         self._meter: SoundMeter | None = None
         self._measured_to = local_now()  # by the clock of the stream
-        self.detector = detector
         self.active: frozenset[str] = frozenset()
         """The labels that are present now."""
         self.seconds = 0.0
@@ -194,7 +175,7 @@ class Worker:
         before = self.status
         self.status = SourceStatus(self.name, online, iso(local_now()), why)
         if before is None or before.online != online:
-            self._outputs.send(self.status)
+            self.outputs.send(self.status)
 
     def change(self, detector: Detector) -> None:
         """Use another detector from the next block on."""
@@ -209,7 +190,7 @@ class Worker:
             if changed is not None:
                 self._finish()
                 self.detector = changed
-                self._outputs.send(Words(self.name, changed.watch))
+                self.outputs.send(Words(self.name, changed.watch))
             block = self._queue.get(_WAIT_S, joined_s=self._joined_s)
             if block is None:
                 continue
@@ -220,10 +201,10 @@ class Worker:
                 run = None
             if run is None or meter is None:
                 run = self._run = _Run(self.detector, block)
-                self._policy.begin(self.name, self.detector.watch)
+                self.policy.begin(self.name, self.detector.watch)
                 if meter is not None:
                     self._report_levels(meter.finish())
-                offset_db, level_s = self._settings.spl_offset or 0.0, self._settings.level_s
+                offset_db, level_s = self.settings.spl_offset or 0.0, self.settings.level_s
                 meter = SoundMeter(block.rate, offset_db=offset_db, interval_s=level_s)
                 self._meter = meter
             end_s = run.since_1970_s + run.seconds + block.seconds
@@ -232,7 +213,7 @@ class Worker:
             try:
                 events = run.feed(block)
             except DriftscoreError as error:  # samples that no model can use
-                self._outputs.notify(f"{self.name}: {error}")
+                self.outputs.notify(f"{self.name}: {error}")
                 self._run = None
                 continue
             self.seconds += block.seconds
@@ -250,10 +231,10 @@ class Worker:
             return
         if self.status.online and self._silent_s > self._max_silent_s:
             self.set_status(False, MUTED)
-            self._outputs.notify(f"{self.name}: {MUTED}")
+            self.outputs.notify(f"{self.name}: {MUTED}")
         elif self.status.why == MUTED and not self._silent_s:
             self.set_status(True, "")
-            self._outputs.notify(f"{self.name}: there is sound again")
+            self.outputs.notify(f"{self.name}: there is sound again")
 
     def _begin_events(self, run: _Run) -> None:
         """Report the events that have begun, and which of them are none after all."""
@@ -262,7 +243,7 @@ class Worker:
             event
             for event in run.stream.open
             if event.start_s > run.over_s.get(event.label, -1.0)
-            and self._policy.would_confirm(self.name, event.label, now_s)
+            and self.policy.would_confirm(self.name, event.label, now_s)
         ]
         labels = {event.label for event in events}
         for label in set(run.started) - labels:
@@ -273,19 +254,19 @@ class Worker:
             if event.label not in run.started:
                 start_s = begun_s + event.start_s
                 started = Started(
-                    self._policy.number(),
+                    self.policy.number(),
                     self.name,
                     event.label,
                     event.score,
                     start_s,
                     utc_offset_s(start_s),
-                    self._policy.cooling(self.name, event.label, start_s),
+                    self.policy.cooling(self.name, event.label, start_s),
                 )
                 run.started[event.label], run.started_s[event.label] = started, now_s
-                self._outputs.send(started)
+                self.outputs.send(started)
 
     def _withdraw(self, run: _Run, label: str, why: str, over_s: float) -> None:
-        self._outputs.send(replace(run.started.pop(label), withdrawn=why))
+        self.outputs.send(replace(run.started.pop(label), withdrawn=why))
         run.over_s[label] = over_s
 
     def _finish(self) -> None:
@@ -298,27 +279,27 @@ class Worker:
         self._set_active(())
 
     def _report_levels(self, reports: list[SoundLevels]) -> None:
-        unit = "dBFS" if self._settings.spl_offset is None else "dBA"
+        unit = "dBFS" if self.settings.spl_offset is None else "dBA"
         for levels in reports:
             laeq, l10, l90 = (round(value, 1) for value in (levels.laeq, levels.l10, levels.l90))
             end = iso(self._measured_to)
-            self._outputs.send(LevelReport(self.name, laeq, l10, l90, unit, levels.seconds, end))
+            self.outputs.send(LevelReport(self.name, laeq, l10, l90, unit, levels.seconds, end))
 
     def _set_active(self, labels: Iterable[str]) -> None:
         active = frozenset(labels)
         if active != self.active:
             self.active = active
-            self._outputs.send(Present(self.name, active))
+            self.outputs.send(Present(self.name, active))
 
     def _report(self, event: Event, run: _Run) -> None:
         """Decide whether an event is reported, write its clip, record it, and pass it on."""
-        with self._policy.reporting:
+        with self.policy.reporting:
             self._report_next(event, run)
 
     def _report_next(self, event: Event, run: _Run) -> None:
         begun_s = run.since_1970_s
         report = StoredEvent(
-            self._policy.number(),
+            self.policy.number(),
             self.name,
             event.label,
             event.score,
@@ -330,7 +311,7 @@ class Worker:
             event.snr_db,
             event.rejected,
         )
-        report = self._policy.decide(report, event.end_s)
+        report = self.policy.decide(report, event.end_s)
         started = run.started.get(event.label)
         # A run below the threshold may have come before the one that was reported to have begun.
         if started is not None and begun_s + event.end_s >= started.start_s:
@@ -341,7 +322,7 @@ class Worker:
                 report = replace(report, start_id=started.id)
         if not report.rejected:
             run.over_s[event.label] = event.end_s
-        folder, audit = self._settings.clips, self._settings.audit
+        folder, audit = self.settings.clips, self.settings.audit
         if not report.rejected and folder is not None:
             report = self._with_clip(report, event, run, folder)
         if audit is not None:
@@ -358,12 +339,12 @@ class Worker:
             try:
                 if audit.keep_audio:
                     audio = run.cut(event)
-                    if len(audio.samples) and not (self._speech and self._speech.speech(audio)):
+                    if len(audio.samples) and not (self.guard and self.guard.speech(audio)):
                         reference = audit.refer(audio, complete=False)
                 audit.record(replace(decision, outcome=outcome), run.decider, reference)
             except DriftscoreError as error:
-                self._outputs.notify(f"error: {self.name}: a decision is not in the audit: {error}")
-        self._outputs.send(report)
+                self.outputs.notify(f"error: {self.name}: a decision is not in the audit: {error}")
+        self.outputs.send(report)
 
     def _with_clip(
         self, report: StoredEvent, event: Event, run: _Run, folder: EventClips
@@ -374,12 +355,12 @@ class Worker:
             return replace(report, withheld="no clips of this label")
         clip = run.cut(event, folder.pre_roll_s)
         try:
-            if self._speech is not None and (why := self._speech.speech(clip)):
+            if self.guard is not None and (why := self.guard.speech(clip)):
                 return replace(report, withheld=why)
             folder.tidy()  # first: on a full disk it makes room
             path = folder.write(clip, report)
         except (DriftscoreError, OSError) as error:
-            self._outputs.notify(f"{self.name}: no clip: {error}")
+            self.outputs.notify(f"{self.name}: no clip: {error}")
             return replace(report, withheld=str(error))
         return replace(report, clip=path)
 

@@ -6,6 +6,7 @@ refused at the first byte beyond the limit. Nothing is spooled to disk.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from pydantic import BaseModel
@@ -27,14 +28,14 @@ _EXAMPLES = "examples:"
 """Begins the name of a part that is an example; the label follows."""
 
 
+@dataclass(eq=False)
 class BodyLimit:
     """Middleware that bounds the bodies of requests, each and all together."""
 
-    def __init__(self, app: ASGIApp, *, limits: Limits) -> None:
-        self.app = app
-        self.limits = limits
-        self.in_flight = 0
-        """Bytes of all bodies that are in memory."""
+    app: ASGIApp
+    limits: Limits
+    in_flight: int = 0
+    """Bytes of all bodies that are in memory."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with a bounded body, or refuse it."""

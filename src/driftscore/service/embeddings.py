@@ -4,7 +4,7 @@ import base64
 from typing import Literal
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from driftscore.backbones.vectors import Vector
 from driftscore.errors import UsageError
@@ -16,8 +16,6 @@ from driftscore.service.uploads import NAME, decode_several, of_base64
 
 class EmbeddingsRequest(BaseModel):
     """What is to be embedded."""
-
-    model_config = ConfigDict(extra="ignore")
 
     input: str | list[str] = Field(
         description="Texts, or recordings as data:audio/wav;base64,... or as plain base64."

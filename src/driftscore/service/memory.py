@@ -8,6 +8,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from starlette.exceptions import HTTPException
@@ -17,22 +18,19 @@ from driftscore.errors import UsageError
 Value = TypeVar("Value")
 
 
+@dataclass(eq=False)
 class MemoryStore(Generic[Value]):
-    """Values by id: a bounded store whose content expires.
+    """Values by id: a bounded store whose content expires."""
 
-    Attributes:
-        what: what a value is called in messages.
-        max_count: the most values.
-        max_bytes: the most bytes of all of them.
-        expiry_s: seconds after its last use at which a value is dropped.
+    what: str
+    """What a value is called in messages."""
+    max_count: int
+    max_bytes: int
+    """The most bytes of all values."""
+    expiry_s: float
+    """Seconds after its last use at which a value is dropped."""
 
-    """
-
-    def __init__(self, what: str, *, max_count: int, max_bytes: int, expiry_s: float) -> None:
-        self.what = what
-        self.max_count = max_count
-        self.max_bytes = max_bytes
-        self.expiry_s = expiry_s
+    def __post_init__(self) -> None:
         # Value, bytes and time of the last use; the oldest use first.
         self._entries: OrderedDict[str, tuple[Value, int, float]] = OrderedDict()
         self._lock = threading.Lock()
@@ -68,7 +66,7 @@ class MemoryStore(Generic[Value]):
                 )
             value, size, _ = self._entries.pop(key)
             self._entries[key] = (value, size, time.monotonic())
-        return value
+            return value
 
     def __contains__(self, key: str) -> bool:
         with self._lock:

@@ -18,10 +18,10 @@ from pathlib import Path
 from driftscore.backbones import hub
 from driftscore.backbones.clap import exported, published
 from driftscore.backbones.clap.model import Clap
-from driftscore.backbones.devices import CPU, RUNTIMES
-from driftscore.errors import UsageError, unknown
+from driftscore.backbones.devices import CPU
+from driftscore.errors import UsageError
 
-__all__ = ["DEFAULT", "KNOWN", "RUNTIMES", "Clap", "accepts", "load"]
+__all__ = ["DEFAULT", "KNOWN", "Clap", "accepts", "load"]
 
 KNOWN = (
     "laion/larger_clap_music_and_speech",
@@ -59,8 +59,6 @@ def load(
     """
     place = CPU if device == "auto" else device
     name, variant = published.split_variant(os.fspath(spec))
-    if runtime not in RUNTIMES:
-        raise unknown("runtime", runtime, RUNTIMES)
     if name in BROKEN and not force:
         raise UsageError(
             f"{name} is refused: {BROKEN[name]}. Use {KNOWN[1]}, or pass force=True to load it "

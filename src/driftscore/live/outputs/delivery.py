@@ -47,7 +47,10 @@ class UndeliveredError(Exception):
 
 
 class Transport(Protocol):
-    """What delivers messages to another program or machine."""
+    """What delivers messages to another program or machine.
+
+    A subclass need not begin, and gets states only if it shows them.
+    """
 
     name: str
     """What it is called in messages and in the status, without secrets."""
@@ -56,9 +59,11 @@ class Transport(Protocol):
 
     def begin(self, failed: Callable[[str], None], ready: Callable[[], None]) -> None:
         """Connect, or raise `UndeliveredError`; both functions may be called at any later time."""
+        return
 
     def show(self, report: LiveReport) -> None:
         """Take a state, which is not worth a wait: levels, what is present, what a source does."""
+        return
 
     def deliver(self, fields: JsonFields) -> None:
         """Deliver a message and return when it was taken, or raise `UndeliveredError`."""
@@ -135,28 +140,18 @@ class _Waiting:
                 self._obsolete = []
 
 
+@dataclass(eq=False)
 class Delivery:
-    """The output that delivers messages through a transport.
+    """The output that delivers messages through a transport."""
 
-    Parameters
-    ----------
-        transport: what delivers them.
-        store: where messages wait, if there is a store.
-        notify: called with messages for people.
+    transport: Transport
+    store: DecisionStore | None = None
+    """Where messages wait, if there is a store."""
+    notify: Callable[[str], None] = lambda _: None
+    """Called with messages for people."""
 
-    """
-
-    def __init__(
-        self,
-        transport: Transport,
-        *,
-        store: DecisionStore | None = None,
-        notify: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        self._transport = transport
-        self._notify = notify
-        self._waiting = _Waiting(transport.key, store)
-        self._stored = store is not None
+    def __post_init__(self) -> None:
+        self._waiting = _Waiting(self.transport.key, self.store)
         self._report: Callable[[LiveReport], None] = lambda _: None
         self._problem = ""
         self._lost = 0
@@ -164,7 +159,7 @@ class Delivery:
         self._progress = 0.0  # when the last message was taken
         self._added, self._retry = threading.Event(), threading.Event()
         self._thread = threading.Thread(
-            target=self._run, name=f"deliver {transport.name}", daemon=True
+            target=self._run, name=f"deliver {self.transport.name}", daemon=True
         )
 
     def begin(self, report: Callable[[LiveReport], None]) -> None:
@@ -174,7 +169,7 @@ class Delivery:
 
     def send(self, report: LiveReport) -> None:
         """Show a state, and deliver an event, its start, or that its start is withdrawn."""
-        self._transport.show(report)
+        self.transport.show(report)
         if isinstance(report, (StoredEvent, Started)) and report.is_sent:
             if not self._waiting.add(report.message(), late=bool(self._problem)):
                 self._lose(report.message(), "no more events can wait")
@@ -188,19 +183,19 @@ class Delivery:
         while self._thread.is_alive() and time.monotonic() < self._progress + CLOSE_S:
             self._thread.join(0.05)
         self._closed = True
-        self._transport.close()
+        self.transport.close()
         count = self._waiting.events
         if count and not self._problem:
-            self._notify(f"{self._transport.name} took no event for {CLOSE_S:g} s")
-        if count and self._stored:
+            self.notify(f"{self.transport.name} took no event for {CLOSE_S:g} s")
+        if count and self.store is not None:
             events = "1 event" if count == 1 else f"{count} events"
-            self._notify(f"{self._transport.name} gets {events} from the next run with the store")
+            self.notify(f"{self.transport.name} gets {events} from the next run with the store")
         return self._lost + count
 
     def _run(self) -> None:
         wait_s = FIRST_WAIT_S
         try:
-            self._transport.begin(self._failed, self._ready)
+            self.transport.begin(self._failed, self._ready)
         except UndeliveredError as error:
             self._failed(str(error))
         while True:
@@ -214,7 +209,7 @@ class Delivery:
                 continue
             late: JsonFields = {"late": True} if message.late else {}
             try:
-                self._transport.deliver({**message.fields, **late})
+                self.transport.deliver({**message.fields, **late})
             except Exception as error:  # also one that no one foresaw must not end this thread
                 if self._closed:
                     return
@@ -235,25 +230,23 @@ class Delivery:
         self._lost += fields["phase"] == END
         if self._lost <= SHOWN_LOSSES:
             name = f"{fields['phase']} of event {fields['id']}"
-            self._notify(f"error: {self._transport.name}: the {name} is given up: {why}")
+            self.notify(f"error: {self.transport.name}: the {name} is given up: {why}")
 
     def _failed(self, problem: str) -> None:
         """Say what is wrong with the output, once while it stays the same."""
         self._waiting.delay()
         if problem != self._problem and not self._closing:
             self._problem = problem
-            self._notify(
-                f"{self._transport.name} {problem}; it is tried again, and its events wait"
-            )
-            self._report(OutputStatus(self._transport.name, problem))
+            self.notify(f"{self.transport.name} {problem}; it is tried again, and its events wait")
+            self._report(OutputStatus(self.transport.name, problem))
 
     def _ready(self) -> None:
         if self._problem:
             self._problem = ""
             count = self._waiting.events
-            self._notify(f"{self._transport.name} is there again; late events: {count}")
+            self.notify(f"{self.transport.name} is there again; late events: {count}")
             if not self._closing:
-                self._report(OutputStatus(self._transport.name, ""))
+                self._report(OutputStatus(self.transport.name, ""))
         self._retry.set()
 
 

@@ -12,18 +12,17 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from driftscore.decisions.records import JsonFields, LiveReport
+from driftscore.decisions.records import JsonFields
 from driftscore.errors import UsageError
-from driftscore.live.outputs.delivery import UndeliveredError
+from driftscore.live.outputs.delivery import Transport, UndeliveredError
 
 TIMEOUT_S = 30.0
 
 
-class Program:
+class Program(Transport):
     """Starts a program for each event."""
 
     def __init__(self, command: str) -> None:
@@ -38,12 +37,6 @@ class Program:
         self.name = f"The program {Path(self._words[0]).name}"
         self._running: subprocess.Popen[bytes] | None = None
         self.key = f"exec {hashlib.sha256(command.encode()).hexdigest()}"
-
-    def begin(self, failed: Callable[[str], None], ready: Callable[[], None]) -> None:
-        """Do nothing: the program was looked for already."""
-
-    def show(self, report: LiveReport) -> None:
-        """Take a state: a program gets events only."""
 
     def deliver(self, fields: JsonFields) -> None:
         """Run the program; Ctrl-C does not reach it."""

@@ -9,9 +9,9 @@ import hashlib
 import os
 from collections.abc import Callable
 
-from driftscore.decisions.records import JsonFields, LiveReport
+from driftscore.decisions.records import JsonFields
 from driftscore.errors import UsageError
-from driftscore.live.outputs.delivery import UndeliveredError, connection_problem
+from driftscore.live.outputs.delivery import Transport, UndeliveredError, connection_problem
 from driftscore.version import __version__
 
 SECRET = "DRIFTSCORE_WEBHOOK_SECRET"  # noqa: S105 (the name of a variable)
@@ -20,7 +20,7 @@ _LATER = (408, 425, 429)
 """Answers that ask to try again; so do those from 500 on."""
 
 
-class Webhook:
+class Webhook(Transport):
     """Posts events to a URL."""
 
     def __init__(self, url: str) -> None:
@@ -48,9 +48,6 @@ class Webhook:
         """See whether anything is there; nothing is posted."""
         if problem := connection_problem(self._host, self._port):
             raise UndeliveredError(f"cannot be reached: {problem}")
-
-    def show(self, report: LiveReport) -> None:
-        """Take a state: only events are posted."""
 
     def deliver(self, fields: JsonFields) -> None:
         """Post an event."""

@@ -55,11 +55,6 @@ class RawFormat:
         """Bytes of one sample of all channels."""
         return np.dtype(FORMATS[self.sample_format]).itemsize * self.channels
 
-    @property
-    def block_bytes(self) -> int:
-        """Bytes of a block."""
-        return max(1, round(self.rate * BLOCK_S)) * self.frame
-
     def block(self, data: bytes) -> AudioBlock:
         """Return complete frames as a block that ends now."""
         flat = Audio(np.frombuffer(data, FORMATS[self.sample_format]), self.rate).samples
@@ -128,8 +123,8 @@ def raw_blocks(pipe: Pipe, raw: RawFormat, wait_s: float = STALL_S) -> Iterator[
 
     The first bytes may take `wait_s`.
     """
-    rest = b""
-    while (data := pipe.read(raw.block_bytes, wait_s)) != b"":
+    rest, block_bytes = b"", max(1, round(raw.rate * BLOCK_S)) * raw.frame
+    while (data := pipe.read(block_bytes, wait_s)) != b"":
         wait_s = STALL_S
         if data is None:
             yield None
@@ -141,22 +136,16 @@ def raw_blocks(pipe: Pipe, raw: RawFormat, wait_s: float = STALL_S) -> Iterator[
             rest = rest[complete:]
 
 
+@dataclass(eq=False)
 class StandardInput:
     """Samples from standard input; without a raw format a wav stream is expected."""
 
+    raw: RawFormat | None = None
+    notify: Callable[[str], None] = lambda _: None
+    descriptor: int | None = None
+
     waits = True
     endless = False
-
-    def __init__(
-        self,
-        raw: RawFormat | None = None,
-        *,
-        notify: Callable[[str], None] = lambda _: None,
-        descriptor: int | None = None,
-    ) -> None:
-        self._raw = raw
-        self._notify = notify
-        self._descriptor = descriptor
 
     def describe(self) -> str:
         """Return what it is called in messages."""
@@ -164,17 +153,17 @@ class StandardInput:
 
     def blocks(self, stop: threading.Event) -> Iterator[AudioBlock]:
         """Yield the audio until the end of the input; a pause is reported, and waited for."""
-        pipe = Pipe(sys.stdin.fileno() if self._descriptor is None else self._descriptor, stop)
-        raw = self._raw or read_header(pipe)
+        pipe = Pipe(sys.stdin.fileno() if self.descriptor is None else self.descriptor, stop)
+        raw = self.raw or read_header(pipe)
         stalled = False
         for block in raw_blocks(pipe, raw):
             if block is None:
                 if not stalled:
-                    self._notify(f"standard input gives no audio for {STALL_S:g} s; waiting")
+                    self.notify(f"standard input gives no audio for {STALL_S:g} s; waiting")
                 stalled = True
                 continue
             if stalled:
-                self._notify("standard input gives audio again")
+                self.notify("standard input gives audio again")
             stalled = False
             yield block
 
