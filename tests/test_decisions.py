@@ -384,7 +384,7 @@ def test_a_file_of_something_else_is_refused_and_left_as_it_is(tmp_path: Path) -
         assert file.read_bytes() == before
     with pytest.raises(UsageError, match="is a folder"):
         DecisionStore(tmp_path)
-    with pytest.raises(UsageError, match="not a store of decisions"):
+    with pytest.raises(FormatError, match="There is no store of decisions at"):
         open_store(tmp_path / "absent.db")
     assert not (tmp_path / "absent.db").exists()
 

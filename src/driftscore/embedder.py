@@ -22,7 +22,6 @@ from driftscore.backbones import (
     Backbone,
     MinimalBackbone,
     check_backbone,
-    load_backbone,
 )
 from driftscore.backbones.devices import device_name, split_runtime
 from driftscore.engines import (
@@ -105,9 +104,11 @@ class Embedder:
         """The model, loaded when it is first asked for."""
         with self._locked():
             if self._backbone is None:
-                batches = {} if self.batch_size is None else {"batch_size": self.batch_size}
-                self._backbone = load_backbone(self.spec, runtime=self.runtime, **batches)
+                self._backbone = self._model().load()
             return self._backbone
+
+    def _model(self) -> ModelSpec:
+        return ModelSpec(self.spec, self.runtime, self.batch_size)
 
     def embed(self, recordings: Iterable[Recording]) -> Iterator[Embedded]:
         """Yield the window embeddings of each recording, or its error, in the order given."""
@@ -158,7 +159,7 @@ class Embedder:
         """Load the model and start the engine, unless that is done already; return the engine."""
         with self._locked():
             if self._running is None:
-                model = ModelSpec(self.spec, self.runtime) if self.spec else None
+                model = self._model() if self.spec else None
                 settings = EngineSettings(
                     self.backbone, model, self.audio_cache, self.address, self.threads
                 )

@@ -99,10 +99,12 @@ class ModelSpec:
 
     spec: str
     runtime: str | None = None
+    batch_size: int | None = None
 
     def load(self) -> Backbone:
         """Load the model."""
-        return load_backbone(self.spec, runtime=self.runtime)
+        batches = {} if self.batch_size is None else {"batch_size": self.batch_size}
+        return load_backbone(self.spec, runtime=self.runtime, **batches)
 
 
 @dataclass(frozen=True, eq=False)
