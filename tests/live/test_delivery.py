@@ -125,6 +125,16 @@ def test_a_webhook_that_is_away_is_reported_at_once_and_gets_its_events_in_order
     assert problems[-1] == ""
 
 
+@pytest.mark.parametrize("secret", ["open\nsesame", "sésame"])
+def test_a_secret_that_no_header_can_hold_is_refused_without_being_shown(
+    monkeypatch: pytest.MonkeyPatch, secret: str
+) -> None:
+    monkeypatch.setenv("DRIFTSCORE_WEBHOOK_SECRET", secret)
+    with pytest.raises(UsageError, match="DRIFTSCORE_WEBHOOK_SECRET must be") as error:
+        Webhook("http://127.0.0.1/")
+    assert "same" not in str(error.value)
+
+
 def test_an_event_that_a_webhook_refuses_is_given_up_and_does_not_hold_up_others(
     receiver: Receiver,
 ) -> None:
