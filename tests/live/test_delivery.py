@@ -212,6 +212,21 @@ def test_events_wait_in_memory_while_the_disk_is_full_and_none_is_sent_twice(
     assert transport.taken == ["1", "2", "3"]
 
 
+def test_two_listeners_with_one_store_and_output_send_each_event_once(tmp_path: Path) -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/"
+    with DecisionStore(tmp_path / "events.db") as store:
+        first = begun(Delivery(Webhook(url), store=store, sources={"yard"}))
+        first.send(replace(stored(1), source="yard"))
+        second = begun(Delivery(Webhook(url), store=store, sources={"roof"}))
+        second.send(replace(stored(2), source="roof"))
+        receiver = Receiver(port)
+        eventually(lambda: len(receiver.posts) == 2)
+        assert (first.close(), second.close()) == (0, 0)
+        receiver.stop()
+    assert sorted(receiver.ids) == ["1", "2"]
+
+
 def test_events_of_a_store_whose_disk_is_full_are_written_later(tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")
     store = DecisionStore(tmp_path / "events.db")

@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -79,14 +79,16 @@ class _Message:
 class _Waiting:
     """Messages that wait, oldest first; mirrored in the store where there is one."""
 
-    def __init__(self, key: str, store: DecisionStore | None) -> None:
+    def __init__(self, key: str, store: DecisionStore | None, sources: Set[str] | None) -> None:
         self._key, self._store = key, store
         self._max = MAX_IN_MEMORY if store is None else MAX_IN_STORE
         self._messages: deque[_Message] = deque()
         self._obsolete: list[int] = []  # rows that a full disk could not delete
         self._lock = threading.Lock()
         for row, text in [] if store is None else store.waiting(key):
-            self._messages.append(_Message(json.loads(text), row, late=True))
+            fields = json.loads(text)
+            if sources is None or fields["source"] in sources:  # else of another listener
+                self._messages.append(_Message(fields, row, late=True))
 
     @property
     def events(self) -> int:
@@ -142,6 +144,7 @@ class Delivery:
     ----------
         transport: what delivers them.
         store: where messages wait, if there is a store.
+        sources: whose messages of earlier runs are sent from the store; None for those of all.
         notify: called with messages for people.
 
     """
@@ -151,11 +154,12 @@ class Delivery:
         transport: Transport,
         *,
         store: DecisionStore | None = None,
+        sources: Set[str] | None = None,
         notify: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._transport = transport
         self._notify = notify
-        self._waiting = _Waiting(transport.key, store)
+        self._waiting = _Waiting(transport.key, store, sources)
         self._stored = store is not None
         self._report: Callable[[LiveReport], None] = lambda _: None
         self._problem = ""

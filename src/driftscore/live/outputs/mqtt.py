@@ -113,7 +113,7 @@ class Mqtt:
         self._failed: Callable[[str], None] = lambda _: None
         self._ready: Callable[[], None] = lambda: None
         self.name = f"The MQTT broker {host}:{port}"
-        self.key = f"mqtt {host}:{port} {self._site} {sorted(self._slugs)}"
+        self.key = f"mqtt {host}:{port} {self._site}"
         client.will_set(self._status, "offline", qos=1, retain=True)
         client.reconnect_delay_set(1, 60)
         client.on_connect = self._on_connect
