@@ -307,7 +307,7 @@ class EventSearch:
         if self.interrupted is not None:
             raise click.exceptions.Exit(self.interrupted.status)
         if self.clips is not None:
-            say(f"{self.clip_count} clips in {self.clips.folder}")
+            say(f"{counted(self.clip_count, 'clip')} in {self.clips.folder}")
         if plot is not None and (self.drawn is not None or self.hours is not None):
             from driftscore.pictures import plot_hours, plot_recording
 
