@@ -79,7 +79,7 @@ class Program:
         """End the program, with what it has started, unless it has ended."""
         if self._running is not None and self._running.poll() is None:
             with suppress(ProcessLookupError):
-                if os.name == "posix":
+                if hasattr(os, "killpg") and hasattr(signal, "SIGKILL"):
                     os.killpg(self._running.pid, signal.SIGKILL)
                 else:
                     self._running.kill()
