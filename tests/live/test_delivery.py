@@ -1,5 +1,6 @@
 """Webhooks and programs: delivered in order, once, late ones marked, kept in the store."""
 
+import errno
 import json
 import stat
 import sys
@@ -269,6 +270,18 @@ def test_a_program_that_fails_is_reported_with_its_last_words_and_its_events_cou
     eventually(lambda: any("given up" in text for text in messages))
     assert delivery.close() == 1
     assert "The program no ends with status 3: no door bell here" in messages[0]
+
+
+def test_a_program_that_a_full_disk_keeps_from_starting_has_not_refused_its_event(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    with pytest.raises(UndeliveredError, match="No space left on device") as error:
+        Program("cat").deliver({})
+    assert not error.value.refused
 
 
 def test_a_program_that_still_runs_when_the_listener_stops_is_named() -> None:

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from driftscore.decisions.records import JsonFields, LiveReport
@@ -49,8 +49,9 @@ class Program:
         """Run the program; Ctrl-C does not reach it."""
         text = json.dumps(fields, ensure_ascii=False) + "\n"
         # A file and no pipe: what the program leaves running, such as a player, may keep it open.
-        with tempfile.TemporaryFile() as errors:
+        with ExitStack() as opened:
             try:
+                errors = opened.enter_context(tempfile.TemporaryFile())
                 self._running = subprocess.Popen(
                     self._words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors,
                     start_new_session=True,
