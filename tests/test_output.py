@@ -434,8 +434,16 @@ def test_an_output_on_a_full_disk_is_refused_before_a_recording_is_read(
     ):
         status, rows, err = run(*command.split(), "--backbone", "fake")
         assert (status, rows) == (1, "")
-        assert "No space left on device" in err
+        assert "MB are free there" in err
     assert not home.exists()
+
+
+def test_all_files_that_are_left_out_are_counted(run: Run, wav: WriteWav, tmp_path: Path) -> None:
+    wav("a.wav")
+    for number, ending in enumerate("bcdefgh", start=1):
+        (tmp_path / f"{number}.{ending}").write_bytes(b"x")
+    _, _, err = run("classify", str(tmp_path), "--labels", "a,b", "--backbone", "fake")
+    assert "7 files left out: .b (1), .c (1), .d (1), .e (1), .f (1), others (2)" in err
 
 
 def test_a_message_is_written_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:

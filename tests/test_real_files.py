@@ -4,9 +4,11 @@ ffmpeg, sox, flac, oggenc, opusenc and arecord write three seconds in every form
 phones and pipes leave behind. What is not installed is skipped loudly.
 """
 
+import os
 import shutil
 import struct
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -15,8 +17,8 @@ import pytest
 import soundfile
 
 from driftscore import AudioError
-from driftscore.audio.decoding import DecodingBounds, PartialFile, decoded
-from driftscore.audio.recordings import expand, read, read_blocks
+from driftscore.audio.decoding import DecodingBounds, PartialFile, decoded, stated_rate
+from driftscore.audio.recordings import expand, read, read_blocks, read_part
 from driftscore.errors import LimitError
 
 SECONDS = 3.0
@@ -175,3 +177,13 @@ def test_files_of_a_folder_that_are_left_out_are_counted_by_their_endings(tmp_pa
     left_out: Counter[str] = Counter()
     assert expand([tmp_path], left_out) == [str(tmp_path / "a.wav")]
     assert left_out == {".txt": 2, "no extension": 1, "link to a folder": 1}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_a_part_and_the_rate_of_a_file_whose_name_is_not_utf_8_are_read(tmp_path: Path) -> None:
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.wav")
+    with open(path, "wb") as file:
+        soundfile.write(file, np.full(16_000, 0.1), 8_000, format="WAV")
+    assert stated_rate(path) == 8_000
+    part = read_part(path, 0.5, 1.0)
+    assert (part.rate, len(part.samples)) == (8_000, 4_000)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,22 @@ def test_a_source_that_can_wait_loses_nothing() -> None:
     late.join(60)
     assert queue.dropped_s == 0
     assert queue.waiting_s == pytest.approx(0.8)
+
+
+def test_blocks_that_wait_are_joined_up_to_a_length_a_gap_or_another_rate() -> None:
+    queue = BlockQueue(30.0)
+    for one in (
+        *(block(1.0, at) for at in range(5)),
+        replace(block(1.0, 7.0), gap_s=2.0),
+        replace(block(1.0, 8.0), rate=500),
+    ):
+        queue.put(one, NEVER, wait=False)
+    taken = []
+    while queue.waiting_s:
+        joined = queue.get(0, joined_s=3.0)
+        assert joined is not None
+        taken.append((joined.at, joined.seconds, joined.gap_s, joined.rate))
+    assert taken == [(0, 3, 0, 1000), (3, 2, 0, 1000), (7, 1, 2, 1000), (8, 2, 0, 500)]
 
 
 class Waits(threading.Event):

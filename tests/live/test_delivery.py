@@ -1,5 +1,6 @@
 """Webhooks and programs: delivered in order, once, late ones marked, kept in the store."""
 
+import errno
 import json
 import stat
 import sys
@@ -125,6 +126,16 @@ def test_a_webhook_that_is_away_is_reported_at_once_and_gets_its_events_in_order
     assert problems[-1] == ""
 
 
+@pytest.mark.parametrize("secret", ["open\nsesame", "sésame"])
+def test_a_secret_that_no_header_can_hold_is_refused_without_being_shown(
+    monkeypatch: pytest.MonkeyPatch, secret: str
+) -> None:
+    monkeypatch.setenv("DRIFTSCORE_WEBHOOK_SECRET", secret)
+    with pytest.raises(UsageError, match="DRIFTSCORE_WEBHOOK_SECRET must be") as error:
+        Webhook("http://127.0.0.1/")
+    assert "same" not in str(error.value)
+
+
 def test_an_event_that_a_webhook_refuses_is_given_up_and_does_not_hold_up_others(
     receiver: Receiver,
 ) -> None:
@@ -202,6 +213,21 @@ def test_events_wait_in_memory_while_the_disk_is_full_and_none_is_sent_twice(
     assert transport.taken == ["1", "2", "3"]
 
 
+def test_two_listeners_with_one_store_and_output_send_each_event_once(tmp_path: Path) -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/"
+    with DecisionStore(tmp_path / "events.db") as store:
+        first = begun(Delivery(Webhook(url), store=store, sources={"yard"}))
+        first.send(replace(stored(1), source="yard"))
+        second = begun(Delivery(Webhook(url), store=store, sources={"roof"}))
+        second.send(replace(stored(2), source="roof"))
+        receiver = Receiver(port)
+        eventually(lambda: len(receiver.posts) == 2)
+        assert (first.close(), second.close()) == (0, 0)
+        receiver.stop()
+    assert sorted(receiver.ids) == ["1", "2"]
+
+
 def test_events_of_a_store_whose_disk_is_full_are_written_later(tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")
     store = DecisionStore(tmp_path / "events.db")
@@ -244,6 +270,18 @@ def test_a_program_that_fails_is_reported_with_its_last_words_and_its_events_cou
     eventually(lambda: any("given up" in text for text in messages))
     assert delivery.close() == 1
     assert "The program no ends with status 3: no door bell here" in messages[0]
+
+
+def test_a_program_that_a_full_disk_keeps_from_starting_has_not_refused_its_event(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    with pytest.raises(UndeliveredError, match="No space left on device") as error:
+        Program("cat").deliver({})
+    assert not error.value.refused
 
 
 def test_a_program_that_still_runs_when_the_listener_stops_is_named() -> None:

@@ -3,7 +3,7 @@
 import json
 import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -45,11 +45,59 @@ def test_lines_that_a_full_disk_does_not_take_are_written_when_there_is_space(
     with full_disk(path.stat().st_size + 100):
         for id in range(2, 200):  # far more than the buffer that a file has by itself
             outputs.send(stored(id))
-    assert messages == ["error: an output failed: JsonLines: [Errno 27] File too large"]
+    assert messages == [f"error: Cannot write {path}: File too large"]
     outputs.send(stored(200))
     assert ids(path) == list(range(1, 201))
     outputs.close()
     assert outputs.undelivered == 0
+
+
+def test_lines_are_written_again_after_more_had_to_wait_than_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "events.jsonl"
+    monkeypatch.setattr("driftscore.live.outputs.jsonl.MAX_WAITING", 1000)
+    outputs = Outputs([JsonLines(str(path))], lambda _: None)
+    outputs.send(stored(1))
+    with full_disk(path.stat().st_size):
+        for id in range(2, 11):
+            outputs.send(stored(id))
+    outputs.send(stored(11))
+    first, *_, last = ids(path)
+    assert (first, last) == (1, 11)
+    outputs.close()
+    assert outputs.undelivered == 10 - len(ids(path)) + 1
+
+
+def test_lines_that_wait_are_in_the_new_file_if_the_old_one_is_deleted_to_make_space(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "events.jsonl"
+    outputs = Outputs([JsonLines(str(path))], lambda _: None)
+    outputs.send(stored(1))
+    with full_disk(path.stat().st_size + 100):  # the second line is cut
+        outputs.send(stored(2))
+        path.unlink()
+    outputs.send(stored(3))
+    assert ids(path) == [2, 3]
+    outputs.close()
+    assert outputs.undelivered == 0
+
+
+def test_events_that_a_closed_stdout_does_not_take_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = list[str]()
+    outputs = Outputs([JsonLines()], messages.append)
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr("sys.stdout", full)
+        outputs.send(stored(1))
+        outputs.close()
+        monkeypatch.undo()
+        with suppress(OSError):
+            full.close()
+    assert messages == ["error: Cannot write stdout: No space left on device"]
+    assert outputs.undelivered == 1
 
 
 def test_events_that_are_not_in_the_file_at_the_end_are_counted(

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -475,6 +476,29 @@ def test_a_broker_that_is_not_there_is_reported_at_once_and_its_events_are_count
         mqtt.send(stored(id + 1))
     assert mqtt.close() == 5
     assert [text for text in messages[1:] if "no more events can wait" not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("scheme", "problem"), [("mqtts", "SSL"), ("mqtt", "does not answer as a broker")]
+)
+def test_a_port_where_no_broker_of_this_kind_answers_is_reported_with_what_is_wrong(
+    scheme: str, problem: str
+) -> None:
+    messages: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            with server.accept()[0] as connection:
+                connection.recv(10_000)
+                connection.sendall(b"neither a broker nor encrypted")
+
+        threading.Thread(target=answer, daemon=True).start()
+        url = f"{scheme}://127.0.0.1:{server.getsockname()[1]}"
+        output = Mqtt(url, "home", {"yard"}, calibrated=False, change_words=lambda *_: None)
+        output.begin(messages.append, lambda: None)
+        eventually(lambda: bool(messages))
+        output.close()
+    assert problem in messages[0]
 
 
 def test_a_refused_connection_is_not_reported_as_a_lost_one_as_well() -> None:

@@ -182,10 +182,7 @@ def decoded(
                 _check_ogg_end(file, name)
 
         try:
-            # As bytes: soundfile cannot encode a name that is not UTF-8.
-            file = os.fsencode(path) if path and os.name != "nt" else path or handle
-            with silenced():
-                sound = opened.enter_context(soundfile.SoundFile(file))
+            sound = opened.enter_context(open_sound(path or cast(BinaryIO, handle)))
         except soundfile.LibsndfileError as error:
             malformed = error.code == _MALFORMED and _NO_LENGTH not in head
             # Of a stranger's file ffmpeg gets only formats that libsndfile does not know.
@@ -236,11 +233,21 @@ def is_encoded(recording: object) -> TypeGuard[Encoded]:
     return hasattr(recording, "read") and hasattr(recording, "seek")
 
 
+def open_sound(source: str | os.PathLike[str] | BinaryIO) -> soundfile.SoundFile:
+    """Open a sound file with libsndfile, without the messages of its libraries."""
+    file: object = source
+    if isinstance(source, (str, os.PathLike)) and os.name != "nt":
+        file = os.fsencode(source)  # soundfile cannot encode a name that is not UTF-8
+    with silenced():
+        return soundfile.SoundFile(file)
+
+
 def stated_rate(path: str) -> int | None:
     """Return the sample rate in the header of a file; None where libsndfile does not read it."""
     try:
         check_file(Path(path))
-        return int(soundfile.info(path).samplerate)
+        with open_sound(path) as sound:
+            return int(sound.samplerate)
     except (AudioError, soundfile.LibsndfileError, OSError, ValueError):
         return None
 

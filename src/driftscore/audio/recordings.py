@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import soundfile
 import soxr
 from numpy.typing import NDArray
 
@@ -29,9 +28,11 @@ from driftscore.audio.decoding import (
     is_encoded,
     max_hours,
     mono,
+    open_sound,
 )
 from driftscore.errors import AudioError, UsageError
 from driftscore.storage.files import MAC_PREFIX, is_url, list_url
+from driftscore.system.process import silenced
 
 __all__ = ["MIN_SECONDS", "SUFFIXES", "Audio", "Recording", "Samples", "Window", "check_length",
            "describe", "expand", "native_blocks", "read", "read_blocks", "read_part",
@@ -179,7 +180,7 @@ def read_part(
     With `full_length` a part that reaches beyond the end of these is moved back.
     """
     try:
-        with soundfile.SoundFile(os.fspath(path)) as file:
+        with silenced(), open_sound(path) as file:
             rate, length = file.samplerate, round((end_s - start_s) * file.samplerate)
             latest = max(0, file.frames - length) if full_length else file.frames
             file.seek(min(latest, max(0, round(start_s * rate))))

@@ -35,9 +35,11 @@ if TYPE_CHECKING:
 EventRow = dict[str, OutputValue]
 EVENT_COLUMNS = tuple(span_row("", "", 0.0, 0.0, 0.0))
 HINTS = (
-    "--false-alarms 0.1 for fewer or 2 for more", "--plot night.png for a picture",
-    "--format raven (audacity, csv, ...) --out FILE to export", "--clips FOLDER for the audio",
+    "--false-alarms 2 for more events", "--plot night.png for a picture",
+    "--false-alarms 0.1 for fewer", "--format raven (audacity, csv, ...) --out FILE to export",
+    "--clips FOLDER for the audio",
 )  # fmt: skip
+"""What to try next; without events only the first two."""
 EVENT_TITLE = "Events: scores and thresholds are above the recent background of the label"
 watch_options = take.together(
     take.label_options,
@@ -170,7 +172,9 @@ def detect(
         if clips is not None:
             silent = [label.name for label in detector.watch.labels if not label.clips]
             search.clips = ClipFolder(clips, around_s=margin_s, without=silent)
-        hinted = (options["false_alarms"] or options["threshold"], plot, out, clips)
+        rate = options["false_alarms"] or options["threshold"]
+        pictured = plot or recordings[1:] or None  # that of several needs clock times
+        hinted = (rate, pictured, rate, out, clips)
         search.hints = [h for h, value in zip(HINTS, hinted, strict=True) if value is None]
         if not windows and detection.threshold is None:
             report_promises(detector)
@@ -302,7 +306,7 @@ class EventSearch:
         if self.interrupted is not None:
             raise click.exceptions.Exit(self.interrupted.status)
         if self.clips is not None:
-            say(f"{self.clip_count} clips in {self.clips.folder}")
+            say(f"{counted(self.clip_count, 'clip')} in {self.clips.folder}")
         if plot is not None and (self.drawn is not None or self.hours is not None):
             from driftscore.pictures import plot_hours, plot_recording
 
@@ -335,8 +339,8 @@ class EventSearch:
                 f"nearest: {near.label!r} at {hours_text(near.start_s)} with {near.score:.2f} of "
                 f"{near.threshold:.2f} ({near.rejected})"
             )
-        if self.hints:
-            say(f"next: {', '.join(self.hints)}")
+        if hints := [hint for hint in self.hints if self.count or hint in HINTS[:2]]:
+            say(f"next: {', '.join(hints)}")
 
 
 def report_promises(detector: Detector) -> None:

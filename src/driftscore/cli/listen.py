@@ -162,7 +162,8 @@ def listen(
         )  # fmt: skip
     # They are closed in this order: deliveries need the store, and all of them may say something.
     outputs: list[Output] = [
-        Delivery(transport, store=events_store, notify=notify) for transport in transports
+        Delivery(one, store=events_store, sources=frozenset(opened), notify=notify)
+        for one in transports
     ]
     if events_store is not None:
         outputs.append(events_store)

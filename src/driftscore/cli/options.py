@@ -53,6 +53,8 @@ from driftscore.text.prompts import check_labels, read_labels, split_labels
 if TYPE_CHECKING:
     from driftscore.decisions import DecisionStore
 
+SHOWN_REASONS = 5
+"""Why files were left out: endings that are named."""
 YES, NO = ("yes", "true", "1"), ("no", "false", "0")
 _REFERENCE = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 
@@ -315,8 +317,11 @@ def list_recordings(files: Iterable[str], partial: bool, format: Format | None =
     left_out: Counter[str] = Counter()
     recordings = expand(files, left_out)
     if left_out:
-        endings = ", ".join(f"{ending} ({n:,})" for ending, n in left_out.most_common(5))
-        say(f"{counted(left_out.total(), 'file')} left out: {endings}")
+        counts = sorted(left_out.items(), key=lambda item: (-item[1], item[0]))
+        if len(counts) > SHOWN_REASONS:
+            counts[SHOWN_REASONS:] = [("others", sum(n for _, n in counts[SHOWN_REASONS:]))]
+        reasons = [f"{reason} ({n:,})" for reason, n in counts]
+        say(f"{counted(left_out.total(), 'file')} left out: {', '.join(reasons)}")
     if format is not None and format.one_recording and len(recordings) > 1:
         raise UsageError(
             f"--format {format.name} takes one recording, and there are {len(recordings):,}; give "

@@ -181,7 +181,7 @@ def check_output(path: str | os.PathLike[str], *endings: str) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
         if shutil.disk_usage(folder).free < MIN_FREE_BYTES:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise OSError(errno.ENOSPC, f"Less than {MIN_FREE_BYTES // 10**6} MB are free there")
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from driftscore.decisions.records import LiveReport
+from driftscore.errors import DriftscoreError
 from driftscore.live.outputs.delivery import Delivery
 
 REPEAT_S, MAX_FAILURES = 3600.0, 100
@@ -58,13 +59,15 @@ class Outputs:
             try:
                 call(output)
             except Exception as error:
-                what = f"{type(output).__name__}: {error}"
+                what = f"an output failed: {type(output).__name__}: {error}"
+                if isinstance(error, DriftscoreError):  # a sentence
+                    what = str(error)
                 now_s = time.monotonic()
                 if now_s - self._failures.get(what, -math.inf) > REPEAT_S:
                     if len(self._failures) == MAX_FAILURES:
                         self._failures.clear()
                     self._failures[what] = now_s
-                    self.notify(f"error: an output failed: {what}")
+                    self.notify(f"error: {what}")
 
 
 @dataclass(frozen=True)

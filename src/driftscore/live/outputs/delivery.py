@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -84,14 +84,16 @@ class _Message:
 class _Waiting:
     """Messages that wait, oldest first; mirrored in the store where there is one."""
 
-    def __init__(self, key: str, store: DecisionStore | None) -> None:
+    def __init__(self, key: str, store: DecisionStore | None, sources: Set[str] | None) -> None:
         self._key, self._store = key, store
         self._max = MAX_IN_MEMORY if store is None else MAX_IN_STORE
         self._messages: deque[_Message] = deque()
         self._obsolete: list[int] = []  # rows that a full disk could not delete
         self._lock = threading.Lock()
         for row, text in [] if store is None else store.waiting(key):
-            self._messages.append(_Message(json.loads(text), row, late=True))
+            fields = json.loads(text)
+            if sources is None or fields["source"] in sources:  # else of another listener
+                self._messages.append(_Message(fields, row, late=True))
 
     @property
     def events(self) -> int:
@@ -147,11 +149,13 @@ class Delivery:
     transport: Transport
     store: DecisionStore | None = None
     """Where messages wait, if there is a store."""
+    sources: Set[str] | None = None
+    """Whose messages of earlier runs are sent from the store; None for those of all."""
     notify: Callable[[str], None] = lambda _: None
     """Called with messages for people."""
 
     def __post_init__(self) -> None:
-        self._waiting = _Waiting(self.transport.key, self.store)
+        self._waiting = _Waiting(self.transport.key, self.store, self.sources)
         self._report: Callable[[LiveReport], None] = lambda _: None
         self._problem = ""
         self._lost = 0

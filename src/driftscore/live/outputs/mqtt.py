@@ -23,6 +23,7 @@ import hashlib
 import json
 import os
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Set
@@ -85,7 +86,7 @@ class Mqtt:
     ) -> None:
         self._site = slug(site)
         client, host, port = _open_client(url, f"driftscore_{self._site}_{os.getpid()}")
-        self._client, self._address = client, (host, port)
+        self._client = client
         self._status = f"driftscore/{self._site}/status"
         self._slugs = {name: slug(name) for name in sources}
         """The sources in topics."""
@@ -103,6 +104,8 @@ class Mqtt:
         self._states: dict[str, str] = {}
         """What is retained, by topic; sent again when the broker has started anew."""
         self._problem = ""
+        self._answered = False
+        """Whether a broker has accepted the connection that there is."""
         self._problems: dict[str, str] = {}
         """What is wrong with other outputs."""
         self._sent: tuple[str, Any] | None = None
@@ -110,7 +113,7 @@ class Mqtt:
         self._failed: Callable[[str], None] = lambda _: None
         self._ready: Callable[[], None] = lambda: None
         self.name = f"The MQTT broker {host}:{port}"
-        self.key = f"mqtt {host}:{port} {self._site} {sorted(self._slugs)}"
+        self.key = f"mqtt {host}:{port} {self._site}"
         client.will_set(self._status, "offline", qos=1, retain=True)
         client.reconnect_delay_set(1, 60)
         client.on_connect = self._on_connect
@@ -211,7 +214,7 @@ class Mqtt:
         if reason.is_failure:
             self._fail(f"refuses the connection: {reason}")
             return
-        self._problem = ""
+        self._problem, self._answered = "", True
         client.subscribe(BIRTH, qos=1)
         for source in self._slugs:
             client.subscribe(f"{self._home(source)}/words/set", qos=1)
@@ -223,10 +226,16 @@ class Mqtt:
         self, client: Any, data: object, flags: object, reason: Any, properties: object
     ) -> None:
         if reason.is_failure and not self._problem:  # else the refusal is what is wrong
-            self._fail(f"is lost ({reason})")
+            here = self._answered
+            self._fail(
+                f"is lost ({reason})" if here else "is there, but does not answer as a broker"
+            )
+        self._answered = False
 
     def _on_connect_fail(self, client: Any, data: object) -> None:
-        self._fail(f"cannot be reached: {connection_problem(*self._address) or 'no answer'}")
+        error = sys.exc_info()[1]  # paho calls this where it has caught what went wrong
+        why = getattr(error, "strerror", None) or error or "no answer"
+        self._fail(f"cannot be reached: {why}")
 
     def _fail(self, problem: str) -> None:
         self._problem = problem

@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from driftscore.decisions.records import JsonFields
@@ -42,8 +42,9 @@ class Program(Transport):
         """Run the program; Ctrl-C does not reach it."""
         text = json.dumps(fields, ensure_ascii=False) + "\n"
         # A file and no pipe: what the program leaves running, such as a player, may keep it open.
-        with tempfile.TemporaryFile() as errors:
+        with ExitStack() as opened:
             try:
+                errors = opened.enter_context(tempfile.TemporaryFile())
                 self._running = subprocess.Popen(
                     self._words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors,
                     start_new_session=True,
@@ -72,7 +73,7 @@ class Program(Transport):
         """End the program, with what it has started, unless it has ended."""
         if self._running is not None and self._running.poll() is None:
             with suppress(ProcessLookupError):
-                if os.name == "posix":
+                if hasattr(os, "killpg") and hasattr(signal, "SIGKILL"):
                     os.killpg(self._running.pid, signal.SIGKILL)
                 else:
                     self._running.kill()

@@ -39,6 +39,8 @@ class Webhook(Transport):
         self.key = f"webhook {address.host} {hashlib.sha256(url.encode()).hexdigest()}"
         headers = {"User-Agent": f"driftscore/{__version__}"}
         if secret := os.environ.get(SECRET):
+            if not (secret.isascii() and secret.isprintable()):
+                raise UsageError(f"{SECRET} must be one line of printable ASCII characters")
             headers["Authorization"] = f"Bearer {secret}"
         self._errors: type[Exception] = httpx.HTTPError
         self._client = httpx.Client(headers=headers, timeout=TIMEOUT_S)
