@@ -49,7 +49,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         time.sleep(0.05)
         return load_backbone(spec, runtime=runtime)
 
-    monkeypatch.setattr("driftscore.embedder.load_backbone", slow)
+    monkeypatch.setattr("driftscore.engines.protocol.load_backbone", slow)
     return found
 
 

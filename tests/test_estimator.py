@@ -167,7 +167,7 @@ def test_a_loaded_model_is_kept_while_other_parameters_change(
         loads.append(spec)
         return load_backbone(spec, runtime=runtime)
 
-    monkeypatch.setattr("driftscore.embedder.load_backbone", counted)
+    monkeypatch.setattr("driftscore.engines.protocol.load_backbone", counted)
     classifier = Classifier(LABELS, backbone="fake").fit()
     classifier.set_params(settings={"beta": 0.5}).fit()
     classifier.set_params(labels=["a", "b"]).fit()

@@ -4,8 +4,8 @@ from functools import lru_cache
 
 import pytest
 
-from driftscore import embedder
 from driftscore.backbones import Backbone, load_backbone
+from driftscore.engines import protocol
 
 from .rule import COUNTS, KINDS
 from .world import World, build_world
@@ -27,7 +27,7 @@ def no_network_and_one_model(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("connect", "connect_ex"):
         monkeypatch.setattr(f"socket.socket.{name}", refuse)
     monkeypatch.setattr("socket.getaddrinfo", refuse)
-    monkeypatch.setattr(embedder, "load_backbone", _load)
+    monkeypatch.setattr(protocol, "load_backbone", _load)
 
 
 @lru_cache(maxsize=4)
