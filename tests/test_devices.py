@@ -18,6 +18,7 @@ from driftscore.backbones.devices import (
 )
 from driftscore.backbones.protocol import Backbone, Features
 from driftscore.backbones.vectors import Matrix
+from driftscore.engines import EngineSettings
 from driftscore.errors import UsageError
 
 from .conftest import noise_clip
@@ -76,6 +77,18 @@ def test_half_precision_gives_nearly_the_rows_and_another_key(
     assert half.embed_text(["rain"]).dtype == np.float32
     with pytest.raises(UsageError, match="half precision is for models that run in torch"):
         load_backbone("mini", device="cpu/bf16")
+
+
+def test_workers_of_a_cluster_load_the_model_with_the_same_batch_size(
+    specs: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engines: list[EngineSettings] = []
+    monkeypatch.setattr("driftscore.engines.local.open_engine", engines.append)
+    embedder = Embedder(specs["clap"], runtime="torch", batch_size=4)
+    embedder.start()
+    model = engines[0].model
+    assert model is not None
+    assert model.load().cache_key == embedder.backbone.cache_key
 
 
 def test_the_engine_embeds_recordings_in_batches(specs: dict[str, str]) -> None:

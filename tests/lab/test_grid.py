@@ -101,6 +101,21 @@ def settings_of(rule: str) -> set[str]:
     return {name for name in names if getattr(scoring, name) is not None}
 
 
+def test_a_model_that_is_asked_for_is_measured_in_the_blocks_that_name_it() -> None:
+    grid = parse_grid(
+        'datasets = ["esc50"]\n[[block]]\nbackbones = ["mini"]\n'
+        '[[block]]\nbackbones = ["mn04"]\nlimit = 200\n',
+        name="blocks",
+    )
+
+    def measured(*models: str) -> list[tuple[list[str], int]]:
+        return [(b.names("backbones"), b.limit) for b in grid.with_backbones(models).blocks]
+
+    assert measured("mini") == [(["mini"], 0)]
+    assert measured("mini", "fake") == [(["mini", "fake"], 0), (["fake"], 200)]
+    assert measured("fake") == [(["fake"], 0), (["fake"], 200)]
+
+
 def test_a_rule_has_only_the_axes_that_change_its_head() -> None:
     assert settings_of("cosine") == set()
     assert settings_of("das") == {"beta", "pack", "direction", "reference"}

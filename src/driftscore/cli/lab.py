@@ -46,7 +46,10 @@ _store = click.option(
     help="The folder of the results; default: $DRIFTSCORE_LAB or the cache.",
 )  # fmt: skip
 _backbones = click.option(
-    "--backbone", "-b", multiple=True, help="Use this model instead of the grid's; repeatable."
+    "--backbone",
+    "-b",
+    multiple=True,
+    help="Use this model instead of the grid's, in the blocks that name it if some do; repeatable.",
 )
 
 

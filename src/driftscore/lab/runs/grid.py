@@ -102,9 +102,17 @@ class Grid:
         return list(dict.fromkeys(value for block in self.blocks for value in block.names(axis)))
 
     def with_backbones(self, backbones: Sequence[str]) -> "Grid":
-        """Return the grid with other models; blocks that become equal are kept once."""
-        blocks = [replace(b, axes={**b.axes, "backbones": tuple(backbones)}) for b in self.blocks]
-        distinct = [block for number, block in enumerate(blocks) if block not in blocks[:number]]
+        """Return the grid for these models, each in the blocks that name it, or else in all.
+
+        Blocks that become equal are kept once.
+        """
+        named, distinct = self.names("backbones"), list[Block]()
+        for block in self.blocks:
+            own = block.names("backbones")
+            models = tuple(model for model in backbones if model in own or model not in named)
+            changed = replace(block, axes={**block.axes, "backbones": models})
+            if models and changed not in distinct:
+                distinct.append(changed)
         return replace(self, blocks=tuple(distinct))
 
 
