@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from driftscore.errors import FormatError
 from driftscore.storage.files import reading, regular_size, replacing
 
+FileContent = tuple[dict[str, NDArray[Any]], dict[str, Any]]
+"""The arrays of a file by name, and its JSON description."""
+
 _DTYPES = ("F16", "F32", "F64", "I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64", "BOOL")
 """Types that numpy has; bfloat16 and the 8-bit floats are not among them."""
 
@@ -42,8 +45,8 @@ def read_tensors(
     kind: str,
     needs: Sequence[str],
     may: Sequence[str] = (),
-) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Read the arrays in `needs`, those in `may` that exist, and the JSON description of a file.
+) -> FileContent:
+    """Read the arrays in `needs`, those in `may` that exist, and the description of a file.
 
     Arrays must be numbers, and finite.
     """
