@@ -39,6 +39,7 @@ from driftscore.live.outputs.delivery import Delivery
 from driftscore.live.outputs.jsonl import JsonLines
 from driftscore.live.outputs.mqtt import Mqtt
 from driftscore.live.outputs.webhook import Webhook
+from driftscore.system.process import bound_heaps
 
 RATE, SAMPLE_S, BLOCK_S = 32_000, 5.0, 0.1
 LABELS = ("siren", "alarm clock", "church bell", "dog bark", "glass breaking")
@@ -152,6 +153,7 @@ def main() -> None:
 
 def listen(home: Path, speed: float, count: int, mqtt: str, webhook: str) -> None:
     """Listen until SIGTERM; SIGUSR1 makes a source fail, SIGUSR2 sets the clock by an hour."""
+    bound_heaps()
     os.environ["DRIFTSCORE_CACHE"] = str(home / "cache")
     jump_s, clock, clock_ns, stopped = [0.0], time.time, time.time_ns, threading.Event()
     time.time = lambda: clock() + jump_s[0]
@@ -193,6 +195,7 @@ def soak(
     home: Path, minutes: float, speed: float, count: int, out: Path, *, waits: bool
 ) -> dict[str, object]:
     """Listen for some minutes; return memory, slope, threads and descriptors."""
+    bound_heaps()
     os.environ["DRIFTSCORE_CACHE"] = str(home / "cache")
     classifier = Classifier(LABELS, backbone=Embedder("mini"))
     classifier.detector()

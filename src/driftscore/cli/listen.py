@@ -26,7 +26,7 @@ from driftscore.live.outputs.table import LiveTable
 from driftscore.live.outputs.webhook import Webhook
 from driftscore.live.sources import RawFormat, find_sources
 from driftscore.storage.files import STDOUT, check_output, writing_to
-from driftscore.system.process import Interrupted
+from driftscore.system.process import Interrupted, bound_heaps
 
 LEARN_S = 3600.0
 """From one learning to the next."""
@@ -105,6 +105,7 @@ def listen(
     $ driftscore listen mic --labels "glass breaking, dog bark"
     $ driftscore listen yard=rtsp://camera/stream --watch watch.toml --mqtt mqtt://broker
     """
+    bound_heaps()
     values = take.named_values(settings)
     detection = events.make_detection(values, **options)
     numbers = {name: take.take_number(values, name, default) for name, default in _SETTINGS.items()}

@@ -10,9 +10,7 @@ a listener without `learn_s` works as before them.
 """
 
 import copy
-import ctypes
 import gc
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -38,8 +36,6 @@ __all__ = ["ListenSettings", "Listener", "changed_watch"]
 
 JOIN_S = 30.0
 """How long a thread may take to finish when the listener stops."""
-TRIM_S = 60.0
-"""How often freed memory is given back to the system."""
 
 
 class Listener:
@@ -103,7 +99,6 @@ class Listener:
             self.outputs.send(Words(name, worker.detector.watch))
             self._start(f"read {name}", partial(worker.reader.run, self._stop))
             self._start(f"work {name}", worker.run)
-        self._start("trim", self._keep_trimming, endless=True)
         if self._settings.learn_s is not None:
             learning = partial(self._keep_learning, self._settings.learn_s)
             self._start("learn", learning, endless=True)
@@ -178,17 +173,6 @@ class Listener:
                 raise UsageError(f"There is no event {event_id} in {self._store.path}")
         except DriftscoreError as error:
             self._notify(f"the verdict {verdict[:20]!r} is not kept: {error}")
-
-    def _keep_trimming(self) -> None:
-        """Give freed memory back to the system, where the C library is glibc.
-
-        Threads have heaps of their own, of which glibc gives back only the free end. With four
-        sources 70 MB in them were free, and more with each interruption, while what was in use did
-        not grow. The first trim takes 40 to 57 MB off resident memory; one takes 1 to 7 ms.
-        """
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-        while trim is not None and not self._stop.wait(TRIM_S):
-            trim(ctypes.c_size_t(0))
 
     def _keep_learning(self, learn_s: float) -> None:
         """Learn from the verdicts in the store whenever there are others, at most so often."""

@@ -3,6 +3,7 @@
 The library leaves all of them as they are, except inside the blocks below.
 """
 
+import ctypes
 import os
 import signal
 import sys
@@ -18,6 +19,9 @@ STOPPED = (
     "not embedded again)"
 )
 
+HEAPS, LARGE_BYTES = 2, 256 * 1024
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # as in malloc.h of glibc
+
 _lock = Lock()
 _separate = False
 _silenced = 0
@@ -30,6 +34,19 @@ class Interrupted(BaseException):
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.status = 128 + number
+
+
+def bound_heaps() -> None:
+    """Let all threads share a few heaps without large arrays, where the C library is glibc.
+
+    For a process that runs for weeks. By default glibc has a heap per thread and puts arrays of up
+    to 32 MB into it; of a heap only its free end is given back, so free memory in the heaps grows
+    with each thread that ends and each array that is made anew. A large array that is memory of its
+    own is given back when it is freed. Call it before threads are started.
+    """
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
+        libc.mallopt(_M_ARENA_MAX, HEAPS)
+        libc.mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
 
 
 def check_process(pid: int) -> None:
