@@ -15,6 +15,7 @@ from driftscore.cli.output import (
     report_model,
     say,
     span_row,
+    until_interrupted,
     watched,
     with_cuts,
 )
@@ -89,7 +90,7 @@ def classify(
     embedder = take.make_embedder(**options)
     classifier = take.make_classifier(embedder, label_threshold=threshold, **options)
     log = take.open_audit(recordings=recordings, **options)
-    tally = Tally(quiet=out is None and not format.spans)
+    tally = Tally(quiet=out is None and not format.spans, continues=embedder.audio_cache)
     with embedder, log or nullcontext():
         embedder.prepare()  # while the labels are compiled
         classifiers, title = [classifier], ""
@@ -125,7 +126,7 @@ def classify(
         if verbose:
             report_model(embedder.backbone, *classifiers)
         with output(out) as stream:
-            write_rows(with_cuts(rows), format, stream, title=title)
+            write_rows(until_interrupted(with_cuts(rows), tally), format, stream, title=title)
     if not (or_none or compare or multi) and threshold is None and len(classifier.classes_) == 1:
         say(
             "One label leaves nothing to choose between, so every recording gets it. Is it there? "
