@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driftscore import Audio, AudioError, Backbone, Embedder, UsageError
+from driftscore.audio.decoding import PartialFile
 from driftscore.audio.recordings import Recording, expand, read, sounding_windows, windows
 
 from .conftest import WriteWav, noise_clip
@@ -289,3 +290,56 @@ def test_folders_and_globs_are_expanded_in_a_fixed_order(tmp_path: Path, wav: Wr
         expand([tmp_path / "none"])
     with pytest.raises(UsageError, match="No file matches"):
         expand([f"{tmp_path}/*.aiff"])
+
+
+@pytest.mark.parametrize(("format", "subtype"), [("NIST", "PCM_16"), ("VOC", "PCM_16")])
+def test_a_file_shorter_than_its_header_states_is_refused_and_partially_used(
+    tmp_path: Path, format: str, subtype: str
+) -> None:
+    path = tmp_path / "clip.sound"
+    soundfile.write(path, noise_clip(2.0).samples, 16_000, format=format, subtype=subtype)
+    assert read(path).seconds == 2.0
+    path.write_bytes(path.read_bytes()[:40_000])
+    with pytest.raises(AudioError, match="is truncated"):
+        read(path)
+    file = PartialFile(path)
+    with pytest.warns(UserWarning, match=r"its first 1\.2. s are used"):
+        assert read(file).seconds == pytest.approx(1.23, abs=0.03)
+    assert "is truncated" in file.cut
+
+
+def test_a_voc_of_several_blocks_that_is_cut_in_one_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "clip.voc"
+    soundfile.write(path, noise_clip(1.0).samples, 16_000, format="VOC")
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + content[26:])
+    assert read(path).seconds > 1.9
+    path.write_bytes(content[:-1] + content[26:-500])
+    with pytest.raises(AudioError, match="is truncated: its last block is cut"):
+        read(path)
+
+
+@needs_ffmpeg
+@pytest.mark.parametrize("length", [b"\xff\xff\xff\xff", bytes(4)])
+@pytest.mark.parametrize(("subtype", "block"), [("PCM_16", 2), ("PCM_24", 3), ("FLOAT", 4)])
+def test_a_wav_of_unknown_length_that_ends_inside_a_sample_is_refused(
+    tmp_path: Path, length: bytes, subtype: str, block: int
+) -> None:
+    path = tmp_path / "clip.wav"
+    soundfile.write(path, noise_clip(1.0).samples, 16_000, subtype=subtype)
+    content = bytearray(path.read_bytes())
+    data = content.index(b"data") + 8
+    content[data - 4 : data] = length
+    path.write_bytes(content[: data + 9_001 * block])
+    assert len(read(path).samples) == 9_001
+    for rest in range(1, block):
+        path.write_bytes(content[: data + 9_000 * block + rest])
+        if (9_000 * block + rest) % 2 == 0 and rest == 1:
+            continue  # a byte that makes the length even
+        with pytest.raises(AudioError, match="is truncated"):
+            read(path)
+        with pytest.warns(UserWarning, match="are used"):
+            assert len(read(PartialFile(path)).samples) == 9_000
+    if block == 3 and any(length):
+        path.write_bytes(bytes(content[: data + 9_001 * block]) + bytes(1))  # padded
+        assert len(read(path).samples) == 9_001

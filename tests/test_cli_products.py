@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from .conftest import LABELS, Run
+from .conftest import LABELS, Run, noise_clip
 from .test_events import place
 
 ASK = ["--labels", ", ".join(LABELS), "--backbone", "fake", "--threshold", "0.02",
@@ -93,3 +93,17 @@ def test_a_wrong_picture_is_refused_before_any_work(run: Run, tmp_path: Path) ->
     status, out, err = run("detect", tmp_path / "none.wav", *ASK, "--plot", tmp_path / "a.gif")
     assert (status, out) == (2, "")
     assert "A picture is .png or .svg" in err
+
+
+def test_classify_gives_raven_the_times_and_bands_that_detect_gives(
+    run: Run, tmp_path: Path
+) -> None:
+    files = [str(tmp_path / f"{number}.wav") for number in range(3)]
+    for file in files:
+        soundfile.write(file, noise_clip(3.0, rate=22_050).samples, 22_050)
+    command = "classify", *files, "-l", "dog, siren", "-b", "fake", "-f", "raven"
+    table = rows(run(*command)[1], "\t")
+    assert [row["Begin Time (s)"] for row in table] == ["0.000000", "3.000000", "6.000000"]
+    assert {row["File Offset (s)"] for row in table} == {"0.000000"}
+    assert {row["High Freq (Hz)"] for row in table} == {"11025.0"}
+    assert rows(run(*command, "--threshold", "1e9")[1], "\t") == []

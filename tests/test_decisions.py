@@ -439,3 +439,21 @@ def test_a_store_cannot_name_files_outside_its_folder(
     assert replayed(path)[0].note == "its head was deleted"
     rewrite(path, {"head_sha256": line["head_sha256"], "backbone": str(path)})
     assert "does not come with driftscore" in replayed(path)[0].note
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        PermissionError(13, "Permission denied", "audit.db"),
+        sqlite3.OperationalError("attempt to write a readonly database"),
+    ],
+)
+def test_a_store_that_cannot_be_written_is_one_plain_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("driftscore.decisions.store.open_database", fail)
+    with pytest.raises(StoreError, match="it cannot be written, which reading needs too; copy it"):
+        DecisionStore(tmp_path / "audit.db")

@@ -118,6 +118,13 @@ def test_explain_shows_tags_sounds_and_confusions(run: Run) -> None:
     assert ",rain," not in out
 
 
+def test_explain_says_that_it_takes_one_word_and_not_a_list(run: Run) -> None:
+    status, out, err = run("explain", "dog, rain")
+    assert (status, out) == (2, "")
+    assert "One word is explained at a time, and 'dog, rain' is a list" in err
+    assert "driftscore explain 'dog'" in err
+
+
 def test_explain_says_that_a_word_is_not_understood(run: Run) -> None:
     status, out, _ = run("explain", "kettingzaag")
     assert status == 0

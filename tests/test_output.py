@@ -2,6 +2,7 @@
 
 import errno
 import io
+import itertools
 import os
 import signal
 import stat
@@ -10,13 +11,14 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import driftscore
-from driftscore import Head, UsageError, WriteError
+from driftscore import Classifier, Detector, Embedder, Head, UsageError, WriteError
 from driftscore.backbones.stored import EmbeddingFile
 from driftscore.cli.output import output, say
 from driftscore.storage.files import replacing
@@ -234,8 +236,7 @@ def test_a_command_that_is_ended_leaves_no_temporary_file(
     process.send_signal(number)
     _, err = process.communicate(timeout=120)
     assert process.returncode == status
-    assert err.startswith("stopped; ")
-    assert len(err.splitlines()) == 1
+    assert err == "stopped\n"
     assert not list((tmp_path / "temporary").iterdir())
 
 
@@ -284,8 +285,82 @@ def test_ctrl_c_during_the_imports_is_one_line(tmp_path: Path, start: list[str])
         preexec_fn=restore_sigint,
     )  # fmt: skip
     assert done.returncode == 130, done.stderr
-    assert done.stderr.startswith("stopped; ")
-    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr == "stopped\n"
+
+
+def interrupt_after(monkeypatch: pytest.MonkeyPatch, count: int, owner: type, name: str) -> None:
+    """Press Ctrl-C, as it were, when a method that yields has yielded so many values."""
+    method = getattr(owner, name)
+
+    def interrupted(*arguments: object, **options: object) -> Iterator[object]:
+        yield from itertools.islice(method(*arguments, **options), count)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(owner, name, interrupted)
+
+
+CONTINUES = (
+    ". Run the same command again to continue: recordings that are done are not embedded again"
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "owner", "name", "advice"),
+    [
+        ([], Classifier, "classify", ""),
+        (["--cache"], Classifier, "classify", CONTINUES),
+        (["--compare", "cosine"], Embedder, "embed", ""),
+    ],
+)
+def test_the_rows_of_classify_are_kept_when_it_is_interrupted(
+    run: Run, wav: WriteWav, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    options: list[str], owner: type, name: str, advice: str,
+) -> None:  # fmt: skip
+    clips = [wav(f"{seed}.wav", seed=seed) for seed in range(3)]
+    interrupt_after(monkeypatch, 2, owner, name)
+    out = tmp_path / "rows.csv"
+    status, _, err = run("classify", *clips, *ASK, *options, "--out", out)
+    said = f"stopped after 2 of 3 recordings; what was found so far is kept{advice}"
+    assert (status, err.splitlines()[-1]) == (130, said)
+    assert [line.split(",")[0] for line in out.read_text().splitlines()] == ["file", *clips[:2]]
+    assert not list(tmp_path.glob(".driftscore-*"))
+
+
+def test_an_interrupted_search_says_where_and_how_to_continue(
+    run: Run, wav: WriteWav, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt_after(monkeypatch, 0, Detector, "events")
+    clip = wav(seconds=20.0)
+    for options, where, advice in (
+        ([], f" at 0:00:00 of {clip}", ". Run the same command with --resume to continue there"),
+        (["--windows"], "", ""),
+    ):
+        if options:
+            interrupt_after(monkeypatch, 2, Embedder, "slide")
+        status, out, err = run("detect", clip, *ASK, *options)
+        said = f"stopped{where}; what was found so far is kept{advice}"
+        assert (status, err.splitlines()[-1]) == (130, said)
+        assert len(out.splitlines()) == (3 if options else 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "advice"), [([], ""), (["--cache"], CONTINUES), (["--out", "archive/"], CONTINUES)]
+)
+def test_an_interrupted_embed_promises_to_continue_only_where_it_does(
+    run: Run, wav: WriteWav, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    options: list[str], advice: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    clips = [wav(f"{seed}.wav", seed=seed) for seed in range(3)]
+    with monkeypatch.context() as patched:
+        interrupt_after(patched, 2, Embedder, "embed")
+        interrupt_after(patched, 2, Embedder, "windows")
+        command = "embed", *clips, "-b", "fake", "--out", "clips.npz", *options
+        status, _, err = run(*command)
+    assert (status, err) == (130, f"stopped after 2 of 3 recordings{advice}\n")
+    assert not (tmp_path / "clips.npz").exists()
+    if "archive/" in options:
+        assert "2 recordings in archive/ already" in run(*command)[2]
 
 
 def test_an_unexpected_error_is_one_line_that_says_how_to_see_more(

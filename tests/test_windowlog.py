@@ -117,7 +117,7 @@ def test_a_log_on_a_read_only_disk_is_read_and_one_that_cannot_be_made_is_report
         with again.writing(keep=True):
             assert len(again.done) == 1
     with (
-        pytest.warns(UserWarning, match=r"The window cache .* cannot be used"),
+        pytest.warns(UserWarning, match=r"The window cache .* cannot be used \([^\[]*\)"),
         logged(tmp_path / "new").writing(),
     ):
         pass

@@ -18,10 +18,8 @@ def start() -> None:
 
         main()
     except KeyboardInterrupt:
-        from driftscore.system.process import STOPPED
-
         if sys.stderr is not None:
-            print(STOPPED, file=sys.stderr)
+            print("stopped", file=sys.stderr)
         sys.exit(130)
     finally:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:

@@ -15,7 +15,7 @@ import struct
 import subprocess
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,8 @@ from driftscore.system.process import silenced
 Samples = NDArray[np.float32]
 Blocks = tuple[int, Iterator[Samples]]
 """A sample rate in Hz and mono blocks at that rate."""
+EndCheck = Callable[[BinaryIO, int, bytes], str]
+"""A file, the position of its start, its first bytes -> what is missing at its end, or nothing."""
 Encoded = str | os.PathLike[str] | bytes | BinaryIO
 """A sound file: its path, its URL, its content, or an open file."""
 
@@ -176,10 +178,14 @@ def decoded(
                     yield block[min(seen, len(block)) :]
                     seen -= min(seen, len(block))
 
-        def complete_ogg(blocks: Iterator[Samples]) -> Iterator[Samples]:
+        def complete(blocks: Iterator[Samples], check_end: EndCheck) -> Iterator[Samples]:
             yield from blocks
             with nullcontext(handle) if handle else open(cast(Path, path), "rb") as file:
-                _check_ogg_end(file, name)
+                position = file.tell()
+                missing = check_end(file, start, head)
+                file.seek(position)
+            if missing:
+                raise AudioError(f"{name} is truncated: {missing}")
 
         try:
             sound = opened.enter_context(open_sound(path or cast(BinaryIO, handle)))
@@ -203,8 +209,8 @@ def decoded(
             rate, own = sound.samplerate, blocks(sound)
             frames = sound.frames if sound.frames < UNKNOWN_FRAMES else 0
             check_bounds(name, rate=rate, channels=sound.channels, frames=frames, bounds=bounds)
-        if head.startswith(b"OggS"):
-            own = complete_ogg(own)
+        if check_end := _END_CHECKS.get(head[:4]):
+            own = complete(own, check_end)
         yield rate, _readable(own, rate, recording) if isinstance(recording, PartialFile) else own
 
 
@@ -342,6 +348,8 @@ def _blocks(
     frames = sound.frames
     if sound.format == "MP3" and not any(tag in head for tag in (b"Xing", b"Info", b"VBRI")):
         frames = 0
+    if sound.format == "NIST" and (count := re.search(rb"\nsample_count -i (\d+)", head)):
+        frames = int(count[1])  # libsndfile counts those that are there
     if match := _SHORT.search(sound.extra_info):
         promised, present = map(int, match.groups())
         # Programs that stream a wav write 0 or a huge size and never return to correct it.
@@ -398,27 +406,54 @@ def _head(file: BinaryIO) -> bytes:
     return head
 
 
-_HEAD_BYTES = 256
+_HEAD_BYTES = 1024  # the header of a NIST file
 _NO_LENGTH = b"data" + 8 * b"\xff"
 """The data of a caf that was written into a pipe."""
 
 
-def _check_ogg_end(file: BinaryIO, name: str) -> None:
-    """Refuse an Ogg file (Vorbis, Opus, FLAC) whose last page is not complete.
+def _cut_ogg(file: BinaryIO, start: int, head: bytes) -> str:
+    """Return what is missing at the end of an Ogg file (Vorbis, Opus, FLAC): its last page.
 
     It need not be marked as the last one: ffmpeg does not mark it when it writes segments.
     """
-    position = file.tell()
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - 2 * _MAX_OGG_PAGE))
     tail = file.read()
-    file.seek(position)
     page = tail[tail.rfind(b"OggS") :] if b"OggS" in tail else b""
     segments = page[27 : 27 + page[26]] if len(page) > 26 else b""
-    if len(page) < 27 or len(page) < 27 + page[26] + sum(segments):
-        raise AudioError(f"{name} is truncated: the last page of its stream is cut")
+    cut = len(page) < 27 or len(page) < 27 + page[26] + sum(segments)
+    return "the last page of its stream is cut" if cut else ""
 
 
+def _cut_wav(file: BinaryIO, start: int, head: bytes) -> str:
+    """Return what is missing at the end of a wav that was streamed, without its length."""
+    about, data = head.find(b"fmt "), _STREAMED.search(head)
+    if about < 0 or data is None or head[about + 8 : about + 10] not in _WHOLE_SAMPLES:
+        return ""
+    size = file.seek(0, os.SEEK_END) - start - data.end()
+    rest = size % max(1, int.from_bytes(head[about + 20 : about + 22], "little"))
+    padded = rest == 1 and size % 2 == 0  # some programs make the length even
+    return "it ends inside a sample" if rest and not padded else ""
+
+
+def _cut_voc(file: BinaryIO, start: int, head: bytes) -> str:
+    """Return what is missing at the end of a Creative Voice file: a part of its last block."""
+    size = file.seek(0, os.SEEK_END)
+    end = start + int.from_bytes(head[20:22], "little")
+    while end < size:
+        file.seek(end)
+        block = file.read(4)
+        if not block[0]:  # the last one, which is this byte
+            return ""
+        end += 4 + int.from_bytes(block[1:], "little")
+    return "its last block is cut" if end > size else ""
+
+
+_END_CHECKS: dict[bytes, EndCheck] = {b"OggS": _cut_ogg, b"RIFF": _cut_wav, b"Crea": _cut_voc}
+"""By the first bytes of a file: what finds a cut that decoders do not report."""
+_STREAMED = re.compile(rb"data(?:\xff{4}|\0{4})")
+_WHOLE_SAMPLES = (b"\x01\0", b"\x03\0", b"\xfe\xff")
+"""The formats of a wav whose blocks are samples of all channels: PCM, float, extensible."""
 _MAX_OGG_PAGE = 65_307
 _UNRECOGNISED, _MALFORMED = 1, 3  # libsndfile's SF_ERR_UNRECOGNISED_FORMAT, _MALFORMED_FILE
 _SAID = re.compile(r"\[(?:error|fatal)\]|Duration: |Estimating duration|: Video: ")

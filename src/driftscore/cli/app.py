@@ -16,7 +16,7 @@ import click
 
 from driftscore.cli.output import discard_stdout, open_streams, say
 from driftscore.errors import DriftscoreError, UsageError, unknown
-from driftscore.system.process import STOPPED, Interrupted, interruptible
+from driftscore.system.process import Interrupted, interruptible
 from driftscore.version import __version__
 
 COMMANDS = {
@@ -176,7 +176,7 @@ def main() -> NoReturn:
                     )
             sys.stdout.flush()
     except (Interrupted, click.Abort) as error:
-        say(STOPPED)
+        say(str(error) or "stopped")
         status = error.status if isinstance(error, Interrupted) else 130
     except OSError as error:
         discard_stdout()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from driftscore.audio.decoding import stated_rate
 from driftscore.cli import options as take
 from driftscore.cli.app import app
 from driftscore.cli.output import (
@@ -15,6 +16,7 @@ from driftscore.cli.output import (
     report_model,
     say,
     span_row,
+    until_interrupted,
     watched,
     with_cuts,
 )
@@ -89,7 +91,7 @@ def classify(
     embedder = take.make_embedder(**options)
     classifier = take.make_classifier(embedder, label_threshold=threshold, **options)
     log = take.open_audit(recordings=recordings, **options)
-    tally = Tally(quiet=out is None and not format.spans)
+    tally = Tally(quiet=out is None and not format.spans, continues=embedder.audio_cache)
     with embedder, log or nullcontext():
         embedder.prepare()  # while the labels are compiled
         classifiers, title = [classifier], ""
@@ -121,11 +123,13 @@ def classify(
                 from driftscore.decisions import audited_results
 
                 results = audited_results(log, classifier, recordings, results)
-            rows = result_rows(results, head, threshold, multi=multi, spans=format.spans)
+            rows = result_rows(
+                results, head, threshold, multi=multi, spans=format.spans, lengths=format.lengths
+            )
         if verbose:
             report_model(embedder.backbone, *classifiers)
         with output(out) as stream:
-            write_rows(with_cuts(rows), format, stream, title=title)
+            write_rows(until_interrupted(with_cuts(rows), tally), format, stream, title=title)
     if not (or_none or compare or multi) and threshold is None and len(classifier.classes_) == 1:
         say(
             "One label leaves nothing to choose between, so every recording gets it. Is it there? "
@@ -143,19 +147,33 @@ def classify(
 
 
 def result_rows(
-    results: Iterable[Result], head: Head, threshold: float | None, *, multi: bool, spans: bool
+    results: Iterable[Result],
+    head: Head,
+    threshold: float | None,
+    *,
+    multi: bool,
+    spans: bool,
+    lengths: bool = False,
 ) -> Iterator[OutputRow]:
-    """Yield one row per recording; as spans, one row for each of its labels."""
+    """Yield one row per recording; as spans, one row for each of its labels.
+
+    With `lengths` they have that of their recording, also where it has no label.
+    """
     unit = head.unit
     for result in results:
         row: dict[str, OutputValue] = {"file": result.source}
         if spans:
             scores = dict(result.ranking)
-            for label in [result.label] if threshold is None else result.above(threshold):
+            labels = [result.label] if threshold is None else result.above(threshold)
+            about: dict[str, OutputValue] = {}
+            if lengths:
+                about = {"duration_s": result.seconds, "rate": stated_rate(result.source)}
+                labels = labels or [""]
+            for label in labels:
                 yield span_row(
                     result.source, label, 0.0, result.seconds, scores.get(label, 0.0), unit=unit,
                     error=result.error,
-                )  # fmt: skip
+                ) | about  # fmt: skip
             continue
         if multi or threshold is not None:
             if threshold is not None:

@@ -13,7 +13,16 @@ from driftscore.audio.decoding import stated_rate
 from driftscore.cli import options as take
 from driftscore.cli.app import app
 from driftscore.cli.classify import TITLES
-from driftscore.cli.output import Tally, counted, cut_of, output, report_model, say, span_row
+from driftscore.cli.output import (
+    Tally,
+    counted,
+    cut_of,
+    output,
+    report_model,
+    say,
+    span_row,
+    until_interrupted,
+)
 from driftscore.detector import Detector
 from driftscore.engines.examples import example_files
 from driftscore.engines.window_log import window_log
@@ -188,9 +197,9 @@ def detect(
             title = TITLES[detector.head.unit]
         unit = {"unit": detector.head.unit}
         with output(out) as stream:
-            in_unit = (row | unit for row in rows)
+            in_unit = until_interrupted((row | unit for row in rows), tally)
             write_rows(in_unit, format, stream, title=title, columns=EVENT_COLUMNS)
-    if not windows:
+    if not windows and tally.interrupted is None:
         search.finish(plot)
     tally.finish(len(recordings))
 
@@ -219,10 +228,9 @@ class EventSearch:
     nearest: Event | None = None
     drawn: tuple[list[Event], str, Start | None] | None = None
     zone_reported: bool = False
-    interrupted: Interrupted | None = None
 
     def rows(self, recordings: Sequence[str]) -> Iterator[EventRow]:
-        """Yield the rows of the events of each recording; an interruption ends them early."""
+        """Yield the rows of the events of each recording."""
         with seconds_bar("Searching", recordings) as done:
             for recording in recordings:
                 before = self.seconds
@@ -235,13 +243,9 @@ class EventSearch:
                     why = str(error)
                     self.tally.fail(why)
                 except Interrupted as error:
-                    self.interrupted = error
-                    reached = hours_text(self.seconds - before)
-                    say(
-                        f"stopped at {reached} of {recording}; what was found so far is kept. "
-                        "Run the same command with --resume to continue there"
-                    )
-                    return
+                    error.reached = f" at {hours_text(self.seconds - before)} of {recording}"
+                    error.advice = ". Run the same command with --resume to continue there"
+                    raise
                 if why:
                     row = failed_row(recording, why)
                     yield row | ({"duration_s": 0.0, "rate": None} if self.lengths else {})
@@ -303,8 +307,6 @@ class EventSearch:
 
     def finish(self, plot: Path | None) -> None:
         """Draw the picture; report how many events there are, and what to do next."""
-        if self.interrupted is not None:
-            raise click.exceptions.Exit(self.interrupted.status)
         if self.clips is not None:
             say(f"{counted(self.clip_count, 'clip')} in {self.clips.folder}")
         if plot is not None and (self.drawn is not None or self.hours is not None):

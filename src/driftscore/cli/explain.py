@@ -7,6 +7,7 @@ import click
 from driftscore.cli import options as take
 from driftscore.cli.app import app
 from driftscore.cli.output import output
+from driftscore.errors import UsageError
 from driftscore.formats import Format, OutputRow, write_rows
 
 
@@ -26,6 +27,12 @@ def explain(word: str, format: Format, out: str | None, **options: Any) -> None:
     $ driftscore explain airco
     $ driftscore explain moped --labels "scooter, lawn mower, cow"
     """
+    if "," in word:
+        first = word.split(",")[0].strip() or "dog"
+        raise UsageError(
+            f"One word is explained at a time, and {word!r} is a list; give one of them, as in "
+            f"`driftscore explain {first!r}`"
+        )
     names = take.label_names(**options) if options["labels"] else ()
     with output(out) as stream:
         explanation = take.make_classifier(names=names, **options).explain(word)

@@ -30,6 +30,7 @@ from driftscore.lab.runs.runner import duration, missing, mixes, run
 from driftscore.lab.runs.store import Store
 from driftscore.lab.runs.validation import check
 from driftscore.storage.files import check_output, output_folder
+from driftscore.system.process import Interrupted
 
 
 @app.group()
@@ -104,10 +105,14 @@ def run_(
         blocks = [{**block.axes, "limit": block.limit} for block in chosen.blocks]
         note = {"title": chosen.title, "blocks": blocks}
         opened.put_json("grids", (chosen.name, command), note)
-        outcome = run(
-            chosen, opened, workers=workers, engine=engine, address=address or None, retry=retry,
-            facts=facts, report=say,
-        )  # fmt: skip
+        try:
+            outcome = run(
+                chosen, opened, workers=workers, engine=engine, address=address or None,
+                retry=retry, facts=facts, report=say,
+            )  # fmt: skip
+        except Interrupted as error:
+            error.advice = ". Run the same command again to continue: rows that are done are stored"
+            raise
         failures = len(opened.failures())
     for line in dict.fromkeys(outcome.notes):
         say(f"note: {line}")

@@ -73,10 +73,10 @@ def embed(
     windows = windows or archive
     if not windows and (window_s is not None or hop_s is not None):
         raise UsageError("--window and --hop are for archives and --windows")
-    recordings, tally = take.list_recordings(files, partial), Tally()
+    recordings = take.list_recordings(files, partial)
     embed_all: Callable[[list[str]], Iterator[Embedded]]
     with take.make_embedder(**options) as embedder:
-        backbone = embedder.backbone
+        backbone, tally = embedder.backbone, Tally(continues=archive or embedder.audio_cache)
         if verbose:
             report_model(backbone)
         embed_all, lengths_s = embedder.embed, (0.0, 0.0)

@@ -24,7 +24,7 @@ from driftscore.storage.files import (
     replacing,
     writing_to,
 )
-from driftscore.system.process import separate_stderr
+from driftscore.system.process import Interrupted, separate_stderr
 from driftscore.system.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -102,6 +102,9 @@ class Tally:
     failed: int = 0
     longest: tuple[float, str] = (0.0, "")
     """The seconds and the name of the longest recording."""
+    continues: bool = False
+    """Whether a second run does not embed again what this one has embedded."""
+    interrupted: Interrupted | None = None
 
     def fail(self, reason: str) -> None:
         """Count a recording that could not be used, and report it unless quiet."""
@@ -110,7 +113,9 @@ class Tally:
             say(f"skipped: {reason}")
 
     def finish(self, total: int) -> None:
-        """End with status 1 if any recording failed."""
+        """End with status 1 if any recording failed, or with that of an interruption."""
+        if self.interrupted is not None:
+            raise click.exceptions.Exit(self.interrupted.status)
         if self.failed:
             say(f"{self.failed} of {total} recordings could not be used")
             raise click.exceptions.Exit(1)
@@ -124,19 +129,38 @@ def watched(
 ) -> Iterator[Outcome]:
     """Yield what becomes of recordings, with a progress bar and a tally."""
     total = len(recordings) if len(recordings) > _FEW else 0
-    with progress_bar("Embedding recordings", total) as advance:
-        new, shown_at = 0, time.monotonic()
-        for outcome in work(recordings):
-            if outcome.error:
-                tally.fail(outcome.error)
-            elif outcome.seconds > tally.longest[0]:
-                tally.longest = (outcome.seconds, outcome.source)
-            yield outcome
-            new += 1
-            if time.monotonic() - shown_at > _SHOW_S:
-                advance(new)
-                new, shown_at = 0, time.monotonic()
-        advance(new)
+    done = shown = 0
+    try:
+        with progress_bar("Embedding recordings", total) as advance:
+            shown_at = time.monotonic()
+            for outcome in work(recordings):
+                if outcome.error:
+                    tally.fail(outcome.error)
+                elif outcome.seconds > tally.longest[0]:
+                    tally.longest = (outcome.seconds, outcome.source)
+                yield outcome
+                done += 1
+                if time.monotonic() - shown_at > _SHOW_S:
+                    advance(done - shown)
+                    shown, shown_at = done, time.monotonic()
+            advance(done - shown)
+    except Interrupted as error:
+        error.reached = f" after {done} of {counted(len(recordings), 'recording')}"
+        if tally.continues:
+            error.advice = (
+                ". Run the same command again to continue: recordings that are done are not "
+                "embedded again"
+            )
+        raise
+
+
+def until_interrupted(rows: Iterable[OutputRow], tally: Tally) -> Iterator[OutputRow]:
+    """Yield rows; an interruption ends them early, and `Tally.finish` ends with its status."""
+    try:
+        yield from rows
+    except Interrupted as error:
+        tally.interrupted = error
+        say(f"stopped{error.reached}; what was found so far is kept{error.advice}")
 
 
 def cut_of(recording: object) -> str:

@@ -561,7 +561,10 @@ class DecisionStore:
             with self._lock:
                 yield
         except (sqlite3.Error, OSError, soundfile.LibsndfileError) as error:
-            raise StoreError(f"The store {self.path} cannot be used: {error}") from error
+            why = getattr(error, "strerror", None) or str(error)
+            if isinstance(error, PermissionError) or "readonly" in why or "Read-only" in why:
+                why = "it cannot be written, which reading needs too; copy it to another folder"
+            raise StoreError(f"The store {self.path} cannot be used: {why}") from error
 
 
 def audited_results(

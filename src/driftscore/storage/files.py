@@ -79,7 +79,8 @@ def chosen_home(name: str) -> Path:
 def warn_of_cache(what: str, path: Path, error: Exception) -> None:
     """Warn that a cache cannot be used and that work continues without it."""
     warnings.warn(
-        f"The {what} cache {path} cannot be used ({error}); continuing without it. "
+        f"The {what} cache {path} cannot be used "
+        f"({getattr(error, 'strerror', None) or error}); continuing without it. "
         "Delete it, or set DRIFTSCORE_CACHE to a folder that can be written",
         stacklevel=3,
     )

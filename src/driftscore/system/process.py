@@ -14,11 +14,6 @@ from typing import NoReturn
 
 from driftscore.errors import UsageError
 
-STOPPED = (
-    "stopped; run the same command again to continue (with --cache, recordings that are done are "
-    "not embedded again)"
-)
-
 HEAPS, LARGE_BYTES = 2, 256 * 1024
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # as in malloc.h of glibc
 
@@ -31,9 +26,17 @@ _saved = -1
 class Interrupted(BaseException):
     """The process was asked to end; `status` is its exit status: 130 or 143."""
 
+    reached = ""
+    """How far the work is, as in " after 3 of 10 recordings"."""
+    advice = ""
+    """How to continue, a sentence after ". "; empty where the next run begins anew."""
+
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.status = 128 + number
+
+    def __str__(self) -> str:
+        return f"stopped{self.reached}{self.advice}"
 
 
 def bound_heaps() -> None:
