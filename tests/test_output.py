@@ -291,6 +291,8 @@ def test_ctrl_c_during_the_imports_is_one_line(tmp_path: Path, start: list[str])
 def interrupt_after(monkeypatch: pytest.MonkeyPatch, count: int, owner: type, name: str) -> None:
     """Press Ctrl-C, as it were, when a method that yields has yielded so many values."""
     method = getattr(owner, name)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell does that in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def interrupted(*arguments: object, **options: object) -> Iterator[object]:
         yield from itertools.islice(method(*arguments, **options), count)
