@@ -307,11 +307,11 @@ class _PooledWindows:
     def _framed_next(self, block: Samples) -> Framed:
         """Return the same for the block after the last one, and keep what early windows need."""
         if self._known.size:
-            known = 2 * self._context - 1  # frames
-            per_frame = self._known.shape[-1] // known
+            known_frames = 2 * self._context - 1
+            per_frame = self._known.shape[-1] // known_frames
             # A column depends on less than a frame to each side; a short input may be repeated.
-            margin = min(known, _MARGIN)
-            new = self.backbone.features(block[(known - margin) * self._step :])
+            margin = min(known_frames, _MARGIN)
+            new = self.backbone.features(block[(known_frames - margin) * self._step :])
             features = np.concatenate([self._known, new[..., margin * per_frame :]], axis=-1)
         else:
             features = self.backbone.features(block)
