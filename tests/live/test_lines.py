@@ -52,6 +52,11 @@ def test_lines_that_a_full_disk_does_not_take_are_written_when_there_is_space(
     assert outputs.undelivered == 0
 
 
+def send_more_than_may_wait(outputs: Outputs) -> None:
+    for id in range(2, 11):
+        outputs.send(stored(id))
+
+
 def test_lines_are_written_again_after_more_had_to_wait_than_may(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,8 +65,7 @@ def test_lines_are_written_again_after_more_had_to_wait_than_may(
     outputs = Outputs([JsonLines(str(path))], lambda _: None)
     outputs.send(stored(1))
     with full_disk(path.stat().st_size):
-        for id in range(2, 11):
-            outputs.send(stored(id))
+        send_more_than_may_wait(outputs)
     outputs.send(stored(11))
     first, *_, last = ids(path)
     assert (first, last) == (1, 11)
@@ -108,8 +112,7 @@ def test_events_that_are_not_in_the_file_at_the_end_are_counted(
     outputs = Outputs([JsonLines(str(path))], lambda _: None)
     outputs.send(stored(1))
     with full_disk(path.stat().st_size):
-        for id in range(2, 11):
-            outputs.send(stored(id))
+        send_more_than_may_wait(outputs)
         outputs.close()
     assert outputs.undelivered == 9
     assert ids(path) == [1]

@@ -1,6 +1,7 @@
-"""What a process has only once: its signals, its environment and its descriptor 2.
+"""What a process has only once: its signals, environment, descriptor 2 and heaps.
 
-The library leaves all of them as they are, except inside the blocks below.
+The library leaves all of them as they are, except inside the blocks below; heaps are bounded by the
+command that listens.
 """
 
 import ctypes
