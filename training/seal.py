@@ -1,4 +1,12 @@
-"""Write the checksums that `mini` verifies on loading: `python -m training.seal`."""
+"""Write the checksums that `mini` verifies on loading: `python -m training.seal`.
+
+`--home FOLDER` seals another build. Files of the model that ships take the place of missing ones,
+so a folder with a new audio tower becomes a complete model.
+"""
+
+import argparse
+import shutil
+from pathlib import Path
 
 from driftscore.backbones.mini import HOME, MANIFEST
 from driftscore.storage.files import replacing, sha256
@@ -8,12 +16,18 @@ FILES = ("audio.onnx", "pool.onnx", "text.onnx", "tokenizer.json")
 
 def main() -> None:
     """Write the manifest and print the size of the model."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0], allow_abbrev=False)
+    parser.add_argument("--home", type=Path, default=HOME, help="folder of the model")
+    home = parser.parse_args().home
+    for name in FILES:
+        if not (home / name).exists():
+            shutil.copy(HOME / name, home / name)
     lines = ["# Checksums of the embedded model's files: made by `python -m training.seal`.", ""]
-    lines += ["[sha256]", *(f'"{name}" = "{sha256(HOME / name)}"' for name in FILES)]
-    with replacing(HOME / MANIFEST) as partial:
+    lines += ["[sha256]", *(f'"{name}" = "{sha256(home / name)}"' for name in FILES)]
+    with replacing(home / MANIFEST) as partial:
         partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    size = sum((HOME / name).stat().st_size for name in (*FILES, MANIFEST))
-    print(f"{HOME}: {size / 1e6:.2f} MB in total")
+    size = sum((home / name).stat().st_size for name in (*FILES, MANIFEST))
+    print(f"{home}: {size / 1e6:.2f} MB in total")
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ another (128, frames), the frame at which each begins (`edges`), the teacher's l
 clip, the label's index and the SNR (NaN for clean); and `text_rows.npz` with label names in tag
 space, by the text tower that ships.
 
-`python -m training.validation --home FOLDER` measures an exported model and the teacher instead;
-with words of its own text tower if FOLDER is complete, else of the one that ships.
+`python -m training.validation --home FOLDER` measures an exported model, of any edition, and the
+teacher instead. The folder must be complete, with a text tower (`training.seal --home FOLDER`).
 
 `--pool --home FOLDER` measures the cosine to the teacher on segments of the pool, which the model
 was trained on: how far it is above that of the sets is what the student knows by heart.
@@ -27,7 +27,7 @@ to 5 of Kitchen20, the office sounds of DCASE 2016 and a set of animals (the two
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +37,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from training.audio_net import MELS, AudioTower, Shape, load_exported
 from training.collect import (
     RATE,
     SHARED,
@@ -49,7 +48,7 @@ from training.collect import (
     shared_rows,
 )
 from training.mixtures import VALIDATION_PACKAGE, Samples, add_at_snr, babble, looped
-from training.product import MODEL_HOME, load_mini, load_space, tagger
+from training.product import MODEL_HOME, Mini, load_mini, load_space, tagger
 from training.teacher import TEST_REPOSITORIES, samples_of
 
 SNRS_DB = (10.0, 0.0)
@@ -258,36 +257,33 @@ def read_sets(
         return sets, torch.from_numpy(text["_rows"])
 
 
+def embedded(model: Mini, mels: Iterable[Tensor]) -> Tensor:
+    """Return the embeddings of log-mels by an exported model."""
+    return torch.from_numpy(np.stack([model.encode(mel.float().numpy()) for mel in mels]))
+
+
 def measure_exported(home: Path, names: Sequence[str]) -> None:
     """Print the scores of an exported model, and those of the teacher on the clean clips."""
-    if (home / "manifest.toml").exists():
-        make_text_rows(home)
-    space = load_space()
+    make_text_rows(home)
+    space, model = load_space(), load_mini(home)
     sets, _ = read_sets(torch.from_numpy(space.mu), torch.from_numpy(space.sigma), names)
-    longest = max((part.mels[0] for part in sets.values()), key=lambda mel: mel.shape[1])
-    mels, tower = longest[None, None].float(), AudioTower(Shape())
-    load_exported(tower, home, mels)
     for name, part in sets.items():
-        print(json.dumps({"set": name, **part.measure(tower)}), flush=True)
+        print(json.dumps({"set": name, **part.scores(embedded(model, part.mels))}), flush=True)
         print(json.dumps({"set": name, "teacher": part.scores(part.teacher)["clean"]}), flush=True)
 
 
-@torch.no_grad()
 def measure_pool(home: Path) -> None:
     """Print the mean cosine to the teacher on segments of the pool, by kind of source."""
     space, segments = load_space(), read_segments()
     with np.load(WORK / "teacher.npz") as file:
         logits, weights = file["rows"][:, : len(space.mu)], file["weights"]
     teacher = torch.from_numpy((logits - space.mu) / space.sigma)
-    tower, rng, mini = AudioTower(Shape()), np.random.default_rng(0), load_mini()
-    load_exported(tower, home, torch.zeros(1, 1, MELS, 200))
-    tower.eval()
+    rng, model = np.random.default_rng(0), load_mini(home)
     for kind in dict.fromkeys(segment.kind for segment in segments):
         share = weights * [s.kind == kind and s.length > 2 * RATE for s in segments]
         drawn = rng.choice(len(share), POOL_CLIPS, p=share / share.sum())
         clips = [samples_of(segments[n].start, segments[n].length) for n in drawn]
-        mels = [torch.from_numpy(mini.features(clip))[None, None] for clip in clips]
-        rows = torch.cat([tower(mel) for mel in mels])
+        rows = embedded(model, [torch.from_numpy(model.features(clip)) for clip in clips])
         cosine = functional.cosine_similarity(rows, teacher[torch.from_numpy(drawn)]).mean()
         print(json.dumps({"pool": kind, "cosine": round(float(cosine), 4)}), flush=True)
 
