@@ -30,13 +30,14 @@ from training.audio_net import (
     CHANNELS,
     GATE_COLUMNS,
     MELS,
+    REACH,
     TAGS,
     AudioTower,
     Inverted,
 )
 from training.audio_tower import DECAY, LEVEL
 from training.collect import WORK
-from training.product import replacing, sha256
+from training.product import CONTEXT_S, FRONT_END, replacing, sha256
 
 TOLERANCE = 2e-3
 _OPSET = 17
@@ -183,6 +184,8 @@ def main() -> None:
     for path in (audio, pool):
         print(f"{path.name}: {path.stat().st_size / 1e6:.2f} MB, sha256 {sha256(path)[:12]}")
     print(f"{difference:.1e} from torch")
+    if CONTEXT_S < (REACH + 2) * FRONT_END.hop / FRONT_END.rate:
+        print(f"before it ships: CONTEXT_S of driftscore/backbones/mini.py must be for {REACH} frames")
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ A module of the package that moves is followed here and nowhere else in the audi
 
 from functools import cache
 
+from driftscore.backbones.mini import CONTEXT_S, Mini
 from driftscore.backbones.mini import HOME as MODEL_HOME
-from driftscore.backbones.mini import Mini
 from driftscore.backbones.mini import load as load_mini
 from driftscore.backbones.mn04 import Tagger, load_tagger
 from driftscore.backbones.mn04.tagger import FRONT_END, SHA256, build_onnx, find_weights
@@ -17,6 +17,7 @@ from driftscore.storage.files import replacing, sha256
 from training.collect import SHARED
 
 __all__ = [
+    "CONTEXT_S",
     "FRONT_END",
     "MODEL_HOME",
     "FrontEnd",
