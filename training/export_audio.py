@@ -184,8 +184,10 @@ def main() -> None:
     for path in (audio, pool):
         print(f"{path.name}: {path.stat().st_size / 1e6:.2f} MB, sha256 {sha256(path)[:12]}")
     print(f"{difference:.1e} from torch")
-    if CONTEXT_S < (REACH + 2) * FRONT_END.hop / FRONT_END.rate:
-        print(f"before it ships: CONTEXT_S of driftscore/backbones/mini.py must be for {REACH} frames")
+    if (REACH + 2) * FRONT_END.hop / FRONT_END.rate > CONTEXT_S:
+        print(
+            f"before it ships: CONTEXT_S in driftscore/backbones/mini.py must cover {REACH} frames"
+        )
 
 
 if __name__ == "__main__":
