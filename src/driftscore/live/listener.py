@@ -4,9 +4,10 @@
         listener.wait()
 
 Each source has a thread that reads and one that works; the model is shared. One more gives freed
-memory back to the system; a process that runs for weeks calls `bound_heaps` before that. With `learn_s` another learns from the verdicts in the store, at the
-start and then at most that often. What is learnt is kept nowhere: it follows from the verdicts, and
-a listener without `learn_s` works as before them.
+memory back to the system; a process that runs for weeks calls `bound_heaps` before that. With
+`learn_s` another learns from the verdicts in the store, at the start and then at most that often.
+What is learnt is kept nowhere: it follows from the verdicts, and a listener without `learn_s` works
+as before them.
 """
 
 import copy
