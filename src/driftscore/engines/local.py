@@ -176,6 +176,7 @@ class _Run:
     @property
     def ready(self) -> bool:
         """Whether the next result is ready."""
+        check_process(self._pid)  # before a lock that a thread of the parent may hold
         if not self.waiting:
             return False
         task = self.waiting[0]
@@ -185,6 +186,7 @@ class _Run:
 
     def process(self, recordings: list[Recording]) -> Iterator[EmbeddedBlock]:
         """Start some recordings, and yield the results that are ready."""
+        check_process(self._pid)
         entries = [CacheEntry()] * len(recordings)
         if self._cache:
             entries = self._cache.look_up(recordings)
@@ -199,6 +201,7 @@ class _Run:
             # Those from the cache cost little, but need memory.
             while self._in_work >= 2 * self._engine.readers or len(self.waiting) >= 2 * BLOCK:
                 yield self.take()
+            check_process(self._pid)
             task = _Task(recordings[number], entries[number])
             if task.entry.windows is None:
                 self._in_work += 1

@@ -141,9 +141,10 @@ def embed_windows(
             check_process(pid)
             yield pending.popleft().result()
     finally:
-        pool.shutdown(cancel_futures=True)
-        if frames_pool is not None:
-            frames_pool.shutdown()
+        if pid == getpid():  # a forked process may wait for ever for a lock of a thread
+            pool.shutdown(cancel_futures=True)
+            if frames_pool is not None:
+                frames_pool.shutdown()
 
 
 class _EncodedWindows:
