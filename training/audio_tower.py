@@ -174,8 +174,6 @@ class Run:
         self.targets = Targets()
         saved = self._saved()
         if saved is None:
-            if not (settings.start or settings.stages):
-                raise SystemExit(f"no checkpoint in {WORK}: give --start FOLDER or --stages N")
             self.targets.measure([self.mixer[number] for number in range(_MEASURED)])
             if settings.start:
                 load_exported(self.tower, settings.start, self.mixer.first_mels())
@@ -373,6 +371,8 @@ def main() -> None:
         "--bfloat16", action="store_true", help="convolutions in bfloat16 (processors with AVX512)"
     )
     settings = parser.parse_args()
+    if not (settings.start or settings.stages or LEVEL.exists() or DECAY.exists()):
+        parser.error(f"no checkpoint in {WORK}: give --start FOLDER or --stages N")
     torch.set_num_threads(settings.threads)
     front_ends.check()
     train(Run(settings))

@@ -37,7 +37,7 @@ from training.audio_net import (
 )
 from training.audio_tower import DECAY, LEVEL
 from training.collect import WORK
-from training.product import CONTEXT_S, FRONT_END, replacing, sha256
+from training.product import CONTEXT_S, FRONT_END, MODEL_HOME, replacing, sha256
 
 TOLERANCE = 2e-3
 _OPSET = 17
@@ -163,12 +163,23 @@ def largest_difference(tower: AudioTower, audio: Path, pool: Path) -> float:
     return worst
 
 
+def check_context() -> None:
+    """Raise an error if the package takes less context for a frame than the tower looks at."""
+    if (REACH + 2) * FRONT_END.hop / FRONT_END.rate > CONTEXT_S:
+        raise SystemExit(
+            f"A frame of this tower depends on {REACH} log-mel frames to each side: first set "
+            "CONTEXT_S in src/driftscore/backbones/mini.py accordingly, or export to another folder"
+        )
+
+
 def main() -> None:
     """Export the moving average of a checkpoint."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--decayed", action="store_true", help="export decay.pt, not level.pt")
     parser.add_argument("--home", type=Path, default=WORK / "export", help="folder to write to")
     settings = parser.parse_args()
+    if settings.home.resolve() == MODEL_HOME:
+        check_context()
     saved = torch.load(DECAY if settings.decayed else LEVEL, weights_only=True)
     tower = AudioTower()
     tower.load_state_dict(saved["average"])
@@ -184,10 +195,6 @@ def main() -> None:
     for path in (audio, pool):
         print(f"{path.name}: {path.stat().st_size / 1e6:.2f} MB, sha256 {sha256(path)[:12]}")
     print(f"{difference:.1e} from torch")
-    if (REACH + 2) * FRONT_END.hop / FRONT_END.rate > CONTEXT_S:
-        print(
-            f"before it ships: CONTEXT_S in driftscore/backbones/mini.py must cover {REACH} frames"
-        )
 
 
 if __name__ == "__main__":

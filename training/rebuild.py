@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 
+from training.export_audio import check_context
 from training.product import MODEL_HOME
 
 SOUNDS = "training/work/text/sounds.pt"
@@ -51,6 +52,7 @@ def main() -> None:
     names = [command.split()[0] for command, _ in STEPS]
     if options.first not in names:
         raise SystemExit(f"No step called {options.first!r}; known: {', '.join(names)}")
+    check_context()  # at once, not after hours of training
     for command, what in STEPS[names.index(options.first) :]:
         step = command.format(
             audio=options.audio_examples, text=options.text_minutes, home=MODEL_HOME

@@ -1,7 +1,7 @@
 """Write the checksums that `mini` verifies on loading: `python -m training.seal`.
 
-`--home FOLDER` seals another build. Files of the model that ships take the place of missing ones,
-so a folder with a new audio tower becomes a complete model.
+`--home FOLDER` seals another build. A folder without a text tower gets that of the model that
+ships, so a new audio tower becomes a complete model.
 """
 
 import argparse
@@ -11,7 +11,8 @@ from pathlib import Path
 from driftscore.backbones.mini import HOME, MANIFEST
 from driftscore.storage.files import replacing, sha256
 
-FILES = ("audio.onnx", "pool.onnx", "text.onnx", "tokenizer.json")
+TEXT = ("text.onnx", "tokenizer.json")
+FILES = ("audio.onnx", "pool.onnx", *TEXT)
 
 
 def main() -> None:
@@ -19,7 +20,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0], allow_abbrev=False)
     parser.add_argument("--home", type=Path, default=HOME, help="folder of the model")
     home = parser.parse_args().home
-    for name in FILES:
+    for name in TEXT:
         if not (home / name).exists():
             shutil.copy(HOME / name, home / name)
     lines = ["# Checksums of the embedded model's files: made by `python -m training.seal`.", ""]
